@@ -1,0 +1,45 @@
+"""The command line: parse, call the pipeline, return the exit code."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from whynan.cli.explain import explain
+from whynan.cli.run import run
+from whynan.errors import WhynanError
+from whynan.version import __version__
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80})
+@click.version_option(__version__, prog_name="whynan")
+def commands() -> None:
+    """Why is there a NaN (or Inf) in my tensors, and what do I change?
+
+    \b
+    whynan run train.py             run a script, name the first bad operation
+    whynan explain N012             what a rule means and what to use instead
+
+    Exit codes: the script's own when it is healthy, 3 when a non-finite value
+    did harm, 2 for wrong usage.
+    """
+
+
+commands.add_command(run)
+commands.add_command(explain)
+
+
+def main() -> None:
+    """Entry point."""
+    try:
+        code = commands.main(prog_name="whynan", standalone_mode=False)
+    except click.exceptions.Abort:
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except WhynanError as error:
+        print(f"whynan: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,1 @@
+"""Where did it begin, and why? Rules over recorded evidence, free of torch."""

@@ -1,0 +1,76 @@
+"""Why the operands were like that, as far as the recorded values show it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from whynan.diagnose.words import plural
+from whynan.model import Cause, Operand, OpRecord, number
+
+# Functions whose result rounds to exactly 0 although no input is.
+UNDERFLOWING = frozenset({"exp", "_softmax", "sigmoid", "mul", "pow", "square", "prod", "cumprod", "exp2"})
+HALF = frozenset({"float16", "bfloat16"})
+
+
+def causes_of(op: OpRecord, culprit: Operand | None) -> tuple[Cause, ...]:
+    """The causes whose evidence is in the recording, most telling first."""
+    found = list(_from_operand(culprit)) if culprit is not None else []
+    found += _from_precision(op)
+    return tuple(found)
+
+
+def _from_operand(culprit: Operand) -> Iterator[Cause]:
+    if not culprit.upstream:
+        return
+    for maker in culprit.upstream[:3]:
+        if maker.name == "sub" and maker.value == 0 and _equal_operands(maker):
+            yield Cause(code="cancellation", evidence=f"{_place(maker)}: two equal values were subtracted")
+            return
+        if maker.value == 0 and maker.name in UNDERFLOWING and _nonzero_operands(maker):
+            reason = next(o for o in maker.inputs if o.value is not None)
+            yield Cause(
+                code="underflow",
+                evidence=f"{_place(maker)}: `{maker.name.strip('_')}` of {number(reason.value)} rounded to 0",
+            )
+            return
+        if maker.value == 0 and maker.name == "sum" and _all_zero(maker):
+            count = maker.inputs[0].slice_stats or maker.inputs[0].stats
+            if count is not None:
+                yield Cause(
+                    code="empty_mask",
+                    evidence=f"{_place(maker)}: the sum is over {plural(count.count, 'value')}, all of them 0",
+                )
+            return
+
+
+def _from_precision(op: OpRecord) -> Iterator[Cause]:
+    dtype = op.out.dtype if op.out else ""
+    if dtype in HALF and op.exact is not None and op.exact - op.exact == 0:
+        yield Cause(
+            code="low_precision",
+            evidence=f"in float64 the same operands give {number(op.exact)}; {dtype} cannot hold it",
+        )
+
+
+def _place(op: OpRecord) -> str:
+    return f"line {op.site.line}" if op.site else "upstream"
+
+
+def _equal_operands(op: OpRecord) -> bool:
+    values = [o.value for o in op.inputs if o.value is not None]
+    return len(values) == 2 and values[0] == values[1]
+
+
+def _nonzero_operands(op: OpRecord) -> bool:
+    values = [o.value for o in op.inputs if o.value is not None]
+    # exp and softmax underflow from a finite exponent; a product only from non-zero factors.
+    if op.name in ("exp", "exp2", "_softmax", "sigmoid"):
+        return bool(values) and all(v - v == 0 for v in values)
+    return bool(values) and all(v not in (0, None) for v in values)
+
+
+def _all_zero(op: OpRecord) -> bool:
+    stats = (op.inputs[0].slice_stats or op.inputs[0].stats) if op.inputs else None
+    return stats is not None and (stats.zeros == stats.count or stats.dtype == "bool")
+
+

@@ -1,0 +1,45 @@
+"""Evidence to anomaly: name the operands, run the rules, link the chain."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from whynan.diagnose.causes import causes_of
+from whynan.diagnose.chain import chain_of
+from whynan.diagnose.naming import operand_names
+from whynan.diagnose.rules.opaque_op import unexplained
+from whynan.model import Anomaly, Evidence, Finding, OpRecord
+from whynan.registry import rules
+
+TORCH_NAMESPACES = ("aten", "prims", "entry", "torchvision", "c10d")
+
+
+def explain_evidence(evidence: Evidence) -> Anomaly:
+    """The mechanism, proven by exactly one rule, with causes and chain."""
+    origin = _named(evidence.origin)
+    evidence = replace(evidence, origin=origin)
+    finding = _finding(evidence)
+    culprit = origin.inputs[finding.culprit] if finding.culprit is not None else None
+    if not finding.causes:
+        finding = replace(finding, causes=causes_of(origin, culprit))
+    return Anomaly(evidence=evidence, finding=finding, chain=chain_of(evidence, finding))
+
+
+def _named(op: OpRecord) -> OpRecord:
+    names = operand_names(op)
+    inputs = tuple(replace(o, name=name) for o, name in zip(op.inputs, names, strict=True))
+    return replace(op, inputs=inputs)
+
+
+def _finding(evidence: Evidence) -> Finding:
+    op = evidence.origin
+    visible = op.op.split(".")[0] in TORCH_NAMESPACES
+    for rule in rules():
+        if evidence.origin_kind not in rule.kinds or (rule.ops and op.name not in rule.ops):
+            continue
+        if not visible and rule.mechanism != "opaque" and evidence.origin_kind == "operation":
+            continue
+        finding = rule.check(op, evidence)
+        if finding is not None:
+            return finding
+    return unexplained(op, evidence)

@@ -1,0 +1,91 @@
+"""What the user called things: operand names and the call, taken from the source as typed."""
+
+from __future__ import annotations
+
+import ast
+
+from whynan.model import OpRecord
+
+OPERATORS: dict[type[ast.AST], str] = {
+    ast.Div: "/", ast.Mult: "*", ast.Add: "+", ast.Sub: "-", ast.Pow: "**", ast.MatMult: "@",
+    ast.FloorDiv: "//", ast.Mod: "%", ast.USub: "-",
+}  # fmt: skip
+MAX_NAME = 32
+
+
+def _tree(op: OpRecord) -> ast.AST | None:
+    text = op.site.expression if op.site else ""
+    if not text:
+        return None
+    try:
+        return ast.parse(f"({text}\n)", mode="eval").body
+    except SyntaxError:
+        return None
+
+
+def call_of(op: OpRecord) -> str:
+    """How the user wrote the operation: `torch.log`, `Tensor.log`, `/`."""
+    tree = _tree(op)
+    if isinstance(tree, ast.BinOp):
+        return OPERATORS.get(type(tree.op), op.name)
+    if isinstance(tree, ast.UnaryOp):
+        return OPERATORS.get(type(tree.op), op.name)
+    if isinstance(tree, ast.Call):
+        func = tree.func
+        if isinstance(func, ast.Attribute):
+            owner = ast.unparse(func.value)
+            if owner in ("torch", "F", "np", "nn.functional", "torch.nn.functional"):
+                return f"{owner}.{func.attr}"
+            if owner.startswith("torch.") and owner.replace(".", "").isidentifier():
+                return f"{owner}.{func.attr}"
+            if owner == "self":
+                return f"self.{func.attr}"
+            return f"Tensor.{func.attr}" if _matches(func.attr, op) else f".{func.attr}"
+        if isinstance(func, ast.Name):
+            return func.id
+    return op.name
+
+
+def short_call(op: OpRecord) -> str:
+    """The last word of the call: `log`."""
+    call = call_of(op)
+    return call.rsplit(".", 1)[-1] if call[-1].isalnum() else call
+
+
+def _matches(attr: str, op: OpRecord) -> bool:
+    return attr.strip("_") == op.name.strip("_")
+
+
+def operand_names(op: OpRecord) -> list[str | None]:
+    """The source text of each input, where the user's expression shows it."""
+    names: list[str | None] = [None] * len(op.inputs)
+    if op.node is not None or op.inside is not None:
+        return names  # a library's formula: the expression's parts are not its operands
+    tree = _tree(op)
+    parts: list[ast.AST] = []
+    if isinstance(tree, ast.BinOp):
+        parts = [tree.left, tree.right]
+    elif isinstance(tree, ast.UnaryOp):
+        parts = [tree.operand]
+    elif isinstance(tree, ast.Call):
+        parts = list(tree.args)
+        func = tree.func
+        if isinstance(func, ast.Attribute) and ast.unparse(func.value) not in _NAMESPACES:
+            parts = [func.value, *parts]
+        name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+        if not _matches(name, op) and name.strip("_") not in _SYNONYMS.get(op.name, ()):
+            return names
+    constants = [isinstance(p, ast.Constant) for p in parts]
+    tensors = [p for p, constant in zip(parts, constants, strict=True) if not constant]
+    for i, part in enumerate(tensors[: len(names)]):
+        text = ast.unparse(part)
+        if len(text) <= MAX_NAME:
+            names[i] = text
+    return names
+
+
+_NAMESPACES = frozenset({"torch", "F", "nn.functional", "torch.nn.functional", "torch.linalg", "torch.special"})
+_SYNONYMS = {
+    "_softmax": ("softmax",), "_log_softmax": ("log_softmax",), "mm": ("matmul",), "bmm": ("matmul",),
+    "linalg_vector_norm": ("norm", "vector_norm"), "div": ("divide", "true_divide"),
+}  # fmt: skip

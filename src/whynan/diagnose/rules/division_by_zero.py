@@ -1,0 +1,91 @@
+"""Division by an exact zero.
+
+What it catches
+    A quotient whose divisor is exactly 0: `a / b`, `reciprocal`, `rsqrt`, a negative power,
+    a remainder, or an optimizer's update with a zero denominator.
+
+Why it hurts
+    A non-zero number over 0 is an infinity and 0 over 0 is NaN. One such element is enough: the
+    next sum or mean spreads it over the loss, and its gradient is non-finite as well.
+
+Example
+    mean = (x * mask).sum() / mask.sum()      # an empty mask gives 0 / 0
+
+Use instead
+    mean = (x * mask).sum() / mask.sum().clamp(min=1)
+
+When it is fine
+    When the result is replaced before it matters and no gradient flows through it. Under autograd
+    make the divisor safe before dividing: `torch.where(b != 0, a / torch.where(b != 0, b, 1), 0)`.
+"""
+
+from __future__ import annotations
+
+from whynan.diagnose.naming import short_call
+from whynan.diagnose.words import called, origin_label, plural, subject
+from whynan.model import Evidence, Finding, Fix, OpRecord, number
+from whynan.registry import rule
+
+DIVISORS = {
+    "div": ("other",), "floor_divide": ("other",), "remainder": ("other",), "fmod": ("other",),
+    "reciprocal": ("self",), "rsqrt": ("self",), "addcdiv": ("tensor2",), "pow": ("self",),
+    "float_power": ("self",), "true_divide": ("other",), "_fused_adam": (), "_fused_adamw": (),
+}  # fmt: skip
+
+
+@rule("N010", "division-by-zero", "division_by_zero", ops=tuple(DIVISORS))
+def division_by_zero(op: OpRecord, evidence: Evidence) -> Finding | None:
+    if op.derived:
+        return None
+    roles = DIVISORS[op.name]
+    divisor = op.operand(*roles) if roles else None
+    value = divisor.value if divisor is not None else op.scalar(*roles)
+    if value != 0 or (op.name in ("pow", "float_power") and (_exponent(op) or 0) >= 0):
+        return None
+    dividend = op.operand("self", "tensor1") if op.name in ("div", "addcdiv") else None
+    if op.name == "addcdiv":
+        dividend = op.operand("tensor1")
+    over = number(dividend.value) if dividend is not None else number(op.scalar("self") or 1.0)
+    observed = []
+    if divisor is not None and divisor.stats is not None and divisor.stats.count > 1:
+        observed.append(
+            f"{plural(divisor.stats.zeros, 'value')} of {divisor.stats.count:,} in "
+            f"{called(divisor, 'the divisor')} {'is' if divisor.stats.zeros == 1 else 'are'} exactly 0"
+        )
+    elif divisor is not None:
+        observed.append(f"{called(divisor, 'the divisor')} is exactly 0")
+    observed.append(f"the first one divides {over} by 0")
+    return Finding(
+        code="N010",
+        slug="division-by-zero",
+        mechanism="division_by_zero",
+        headline=f"{subject(evidence)} because {_what(op, divisor, over)}",
+        observed=tuple(observed),
+        label=origin_label(op),
+        culprit=op.inputs.index(divisor) if divisor is not None else None,
+        fixes=_fixes(op, evidence),
+    )
+
+
+def _exponent(op: OpRecord) -> float | None:
+    exponent = op.operand("exponent")
+    return exponent.value if exponent is not None else op.scalar("exponent")
+
+
+def _what(op: OpRecord, divisor: object, over: str) -> str:
+    if op.phase == "optimizer" and op.name == "addcdiv":
+        return f"the optimizer's update divided {over} by 0"
+    name = getattr(divisor, "name", None)
+    by = f"`{name}`, which is 0" if name else "0"
+    return f"`{short_call(op)}` divided {over} by {by}"
+
+
+def _fixes(op: OpRecord, evidence: Evidence) -> tuple[Fix, ...]:
+    if op.phase == "optimizer" and evidence.hyper.get("optimizer"):
+        return (
+            Fix(kind="optimizer_eps", title="give the optimizer an eps that its type can hold, such as eps=1e-8 in float32 or 1e-4 in float16"),
+        )  # fmt: skip
+    return (
+        Fix(kind="clamp_denominator", title="keep the divisor away from 0, for a count with `.clamp(min=1)`, otherwise with `.clamp(min=eps)`"),
+        Fix(kind="add_eps", title="add a small eps to the divisor, where it cannot be negative"),
+    )  # fmt: skip

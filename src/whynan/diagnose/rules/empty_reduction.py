@@ -1,0 +1,58 @@
+"""A mean or spread of too few values.
+
+What it catches
+    `mean` over no element, `std` or `var` over one element (or none).
+
+Why it hurts
+    The sum is divided by a count of 0: the result is NaN.
+
+Example
+    loss = per_pixel[mask].mean()      # no pixel is selected
+
+Use instead
+    loss = (per_pixel * mask).sum() / mask.sum().clamp(min=1)
+
+When it is fine
+    `sum` over nothing is 0. `std(correction=0)` of one element is 0.
+"""
+
+from __future__ import annotations
+
+from whynan.diagnose.naming import short_call
+from whynan.diagnose.words import called, origin_label, plural, subject
+from whynan.model import Evidence, Finding, Fix, OpRecord
+from whynan.registry import rule
+
+AVERAGES = (
+    "mean", "nanmean", "var", "std", "var_mean", "std_mean", "median", "nanmedian", "mse_loss",
+    "binary_cross_entropy", "smooth_l1_loss", "huber_loss", "nll_loss_forward", "nll_loss2d_forward",
+    "cross_entropy_loss", "l1_loss",
+)  # fmt: skip
+
+
+@rule("N032", "empty-reduction", "empty_reduction", ops=AVERAGES)
+def empty_reduction(op: OpRecord, evidence: Evidence) -> Finding | None:
+    x = op.operand("self", "input")
+    part = (x.slice_stats or x.stats) if x is not None else None
+    if op.derived or x is None or part is None:
+        return None
+    spread = op.name in ("var", "std", "var_mean", "std_mean")
+    correction = op.scalar("correction", "unbiased")
+    needed = 1 + int(1 if correction is None else correction) if spread else 1
+    ignored = op.name.startswith("nll_loss") and part.nonfinite == 0
+    if part.count >= needed and not ignored:
+        return None
+    count = "no target that counts" if ignored and part.count else plural(part.count, "value")
+    return Finding(
+        code="N032",
+        slug="empty-reduction",
+        mechanism="empty_reduction",
+        headline=f"{subject(evidence)} because `{short_call(op)}` was taken over {count}",
+        observed=(f"{called(x)} holds {count} there; {needed} {'is' if needed == 1 else 'are'} needed",),
+        label=origin_label(op),
+        culprit=op.inputs.index(x),
+        fixes=(
+            Fix(kind="guard_count", title="divide a sum by the count, clamped at 1; or skip the term when nothing is selected"),
+            *((Fix(kind="correction_0", title="use `correction=0` where a single element is possible"),) if spread else ()),
+        ),
+    )  # fmt: skip

@@ -1,0 +1,55 @@
+"""Softmax over a row in which everything is masked.
+
+What it catches
+    A softmax or log_softmax, alone or inside attention, whose slice holds nothing but -inf.
+
+Why it hurts
+    It computes -inf - (-inf): every weight of that row is NaN, and the loss with it.
+
+Example
+    weights = scores.masked_fill(pad, float("-inf")).softmax(-1)      # a fully padded row
+
+Use instead
+    Leave each row at least one visible key, use `scaled_dot_product_attention` (it returns 0 for
+    such rows), or fill with `torch.finfo(scores.dtype).min`.
+
+When it is fine
+    Rows with at least one finite score: -inf becomes a weight of exactly 0.
+"""
+
+from __future__ import annotations
+
+from whynan.diagnose.naming import short_call
+from whynan.diagnose.words import at, origin_label, subject
+from whynan.model import Evidence, Finding, Fix, OpRecord
+from whynan.registry import rule
+
+SOFTMAXES = (
+    "_softmax", "_log_softmax", "logsumexp", "_safe_softmax", "_masked_softmax",
+    "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_attention_math",
+    "_native_multi_head_attention", "_transformer_encoder_layer_fwd",
+)  # fmt: skip
+
+
+@rule("N031", "fully-masked-softmax", "all_masked_softmax", ops=SOFTMAXES)
+def fully_masked_softmax(op: OpRecord, evidence: Evidence) -> Finding | None:
+    x = op.operand("attn_mask", "mask", "self", "input")
+    part = (x.slice_stats or x.stats) if x is not None else None
+    if op.derived or part is None or x is None or part.count == 0 or op.value == float("-inf"):
+        return None
+    if part.neginf < part.count:
+        return None
+    row = op.outputs[0].index if op.outputs else None
+    return Finding(
+        code="N031",
+        slug="fully-masked-softmax",
+        mechanism="all_masked_softmax",
+        headline=f"{subject(evidence)} because `{short_call(op)}` met a row in which everything is masked",
+        observed=(f"all {part.count} scores of the row{at(row[:-1] if row else None)} are -inf",),
+        label=origin_label(op),
+        culprit=op.inputs.index(x),
+        fixes=(
+            Fix(kind="guard_mask", title="leave each row at least one unmasked entry, or drop such rows"),
+            Fix(kind="finite_fill", title="mask with `torch.finfo(scores.dtype).min` instead of -inf; such rows become uniform"),
+        ),
+    )  # fmt: skip

@@ -1,0 +1,109 @@
+"""A derivative that is infinite or undefined.
+
+What it catches
+    A finite forward value whose slope is not finite: `sqrt` at 0, a fractional power at 0, `acos`
+    at 1, `log` or a division in the unchosen branch of `torch.where`, repeated singular values.
+
+Why it hurts
+    The loss looks healthy, but `backward()` leaves NaN or inf in the gradients and the next
+    optimizer step destroys the weights.
+
+Example
+    dist = (a - b).pow(2).sum(-1).sqrt()      # two equal rows: slope inf, times 0 is NaN
+
+Use instead
+    dist = torch.linalg.vector_norm(a - b, dim=-1)      # its gradient at 0 is 0
+
+When it is fine
+    When no gradient is asked for. Selecting the good branch with `where` afterwards does not help:
+    0 times inf is NaN. Make the operand safe before the operation.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from whynan.diagnose.naming import short_call
+from whynan.diagnose.words import called, origin_label, plural, subject
+from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, number
+from whynan.registry import rule
+
+SINGULAR = frozenset({"div", "reciprocal", "rsqrt", "log", "pow"})
+
+
+@rule("N021", "gradient-singularity", "gradient_singularity")
+def gradient_singularity(op: OpRecord, evidence: Evidence) -> Finding | None:
+    if not op.derived or _overflowed(op):
+        return None
+    forward = forward_name(op)
+    point, upstream_grad = _roles(op)
+    observed = []
+    if upstream_grad is not None:
+        observed.append(f"the gradient arriving there is {number(upstream_grad.value)}")
+    if point is not None and point.stats is not None and point.value == 0:
+        observed.append(f"{plural(point.stats.zeros, 'value')} of {point.stats.count:,} exactly 0 at that point")
+    elif point is not None:
+        observed.append(f"the derivative is taken at {number(point.value)}")
+    inferred = []
+    if upstream_grad is not None and upstream_grad.value == 0:
+        inferred.append("a gradient of 0 arrives: this element was masked out later, as by `where`, which is too late")  # fmt: skip
+    return Finding(
+        code="N021",
+        slug="gradient-singularity",
+        mechanism="gradient_singularity",
+        headline=f"{subject(evidence)} because `{forward}` has no finite slope{_where(forward, point)}",
+        observed=tuple(observed),
+        inferred=tuple(inferred),
+        label=f"{origin_label(op)}, in its gradient",
+        culprit=op.inputs.index(point) if point is not None else None,
+        fixes=_fixes(forward),
+    )
+
+
+def _overflowed(op: OpRecord) -> bool:
+    """Finite in float64: the slope exists, its value is only too large for the type."""
+    if op.exact is None:
+        return op.name not in SINGULAR and op.value is not None and math.isinf(op.value)
+    return math.isfinite(op.exact)
+
+
+def forward_name(op: OpRecord) -> str:
+    """`sqrt` for `SqrtBackward0`."""
+    bare = re.sub(r"Backward\d*$", "", (op.node or "").split("::")[-1])
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", bare).lower()
+    return words or short_call(op)
+
+
+def _roles(op: OpRecord) -> tuple[Operand | None, Operand | None]:
+    """(the forward value at which the slope is taken, the arriving gradient)."""
+    grads = [o for o in op.inputs if o.role.startswith("grad")]
+    rest = [o for o in op.inputs if not o.role.startswith("grad") and o.value is not None]
+    if op.name in ("div", "mul") and len(op.inputs) == 2:
+        return op.inputs[1], op.inputs[0]
+    if grads:
+        return (rest[0] if rest else None), grads[0]
+    return (rest[-1] if rest else None), None
+
+
+def _where(forward: str, point: Operand | None) -> str:
+    if point is None or point.value is None or not math.isfinite(point.value):
+        return " there"
+    if forward in ("sqrt", "pow", "log", "div", "norm", "rsqrt"):
+        return " at 0" if point.value == 0 else f" at {called(point, number(point.value))}"
+    return " at its operand"
+
+
+def _fixes(forward: str) -> tuple[Fix, ...]:
+    where = Fix(kind="double_where", title="make the operand safe before the operation, then select: `where(ok, f(where(ok, x, 1)), fill)`")  # fmt: skip
+    if forward in ("sqrt", "pow"):
+        return (
+            Fix(kind="vector_norm", title="use `torch.linalg.vector_norm` for a root of a sum of squares; its gradient at 0 is 0"),
+            Fix(kind="eps_inside", title="add eps inside the root: `(x + 1e-12).sqrt()`"),
+            where,
+        )  # fmt: skip
+    if forward in ("acos", "asin", "atanh", "acosh"):
+        return (Fix(kind="clamp_argument", title="clamp the argument strictly inside the interval, by about 1e-6 in float32"),)  # fmt: skip
+    if forward in ("log", "div", "xlogy", "reciprocal"):
+        return (where, Fix(kind="clamp_argument", title="clamp the operand at a small positive value"))
+    return (where,)

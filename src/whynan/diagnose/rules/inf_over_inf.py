@@ -1,0 +1,45 @@
+"""An infinity divided by an infinity.
+
+What it catches
+    A quotient of two infinities that the program wrote on purpose.
+
+Why it hurts
+    inf / inf has no value: the result is NaN.
+
+Example
+    weight = distance / distance.max()      # both are the starting value inf
+
+Use instead
+    Replace the infinities first, or divide only the finite entries.
+
+When it is fine
+    A finite number over an infinity is 0.
+"""
+
+from __future__ import annotations
+
+import math
+
+from whynan.diagnose.naming import short_call
+from whynan.diagnose.words import called, origin_label, subject
+from whynan.model import Evidence, Finding, Fix, OpRecord, number
+from whynan.registry import rule
+
+
+@rule("N024", "inf-over-inf", "inf_over_inf", ops=("div", "remainder", "fmod", "atan2"))
+def inf_over_inf(op: OpRecord, evidence: Evidence) -> Finding | None:
+    infinite = [o for o in op.inputs if o.value is not None and math.isinf(o.value)]
+    if op.derived or not infinite:
+        return None
+    values = ", ".join(f"{called(o, o.role)} = {number(o.value)}" for o in op.inputs)
+    return Finding(
+        code="N024",
+        slug="inf-over-inf",
+        mechanism="inf_over_inf",
+        headline=f"{subject(evidence)} because `{short_call(op)}` divided an infinity by an infinity",
+        observed=(f"operands there: {values}",),
+        inferred=("these infinities were written by the program; the NaN is made here",),
+        label=origin_label(op),
+        culprit=op.inputs.index(infinite[0]),
+        fixes=(Fix(kind="select_finite", title="replace the infinities before dividing, or divide only where both are finite"),),
+    )  # fmt: skip

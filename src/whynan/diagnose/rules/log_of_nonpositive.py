@@ -1,0 +1,104 @@
+"""Logarithm of zero or of a negative number.
+
+What it catches
+    `log`, `log2`, `log10`, `log1p`, `logit` or `xlogy` of a value outside their domain, most often
+    a probability that was rounded to exactly 0.
+
+Why it hurts
+    log(0) is -inf and log of a negative number is NaN. A cross entropy then becomes inf, and
+    `0 * -inf` in a target-weighted sum becomes NaN.
+
+Example
+    loss = -(target * logits.softmax(-1).log()).sum(-1).mean()
+
+Use instead
+    loss = -(target * logits.log_softmax(-1)).sum(-1).mean()
+
+When it is fine
+    In log space, where -inf stands for an impossible event and a logsumexp absorbs it.
+"""
+
+from __future__ import annotations
+
+from whynan.diagnose.naming import short_call
+from whynan.diagnose.words import called, origin_label, plural, subject
+from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, number
+from whynan.registry import rule
+
+LOGS = ("log", "log2", "log10", "log1p", "xlogy", "logit", "_log_softmax", "special_xlog1py")
+
+
+@rule("N012", "log-of-nonpositive", "log_nonpositive", ops=LOGS)
+def log_of_nonpositive(op: OpRecord, evidence: Evidence) -> Finding | None:
+    if op.derived:
+        return None
+    x = op.operand("other") if op.name in ("xlogy", "special_xlog1py") else op.operand("self")
+    if x is None or x.value is None or not _outside(op, x.value):
+        return None
+    return Finding(
+        code="N012",
+        slug="log-of-nonpositive",
+        mechanism="log_nonpositive",
+        headline=f"{subject(evidence)} because `{short_call(op)}` met {_met(op, x)}",
+        observed=_counts(op, x),
+        inferred=_inferred(op, x),
+        label=origin_label(op),
+        culprit=op.inputs.index(x),
+        fixes=_fixes(x),
+    )
+
+
+def _outside(op: OpRecord, x: float) -> bool:
+    if op.name == "logit":
+        return x <= 0 or x >= 1
+    if op.name == "_log_softmax":
+        return x == float("-inf")
+    return x <= (-1 if op.name in ("log1p", "special_xlog1py") else 0)
+
+
+def _met(op: OpRecord, x: Operand) -> str:
+    maker = x.upstream[0].name if x.upstream else ""
+    if op.name == "_log_softmax":
+        return "a class whose probability is exactly 0, because its logit is -inf"
+    if x.value == 0 and maker in ("_softmax", "sigmoid", "exp"):
+        return f"a value that `{maker.strip('_')}` had rounded to 0"
+    return f"{called(x, 'a value')} = {number(x.value)}"
+
+
+def _counts(op: OpRecord, x: Operand) -> tuple[str, ...]:
+    if x.stats is None or op.name in ("logit", "_log_softmax", "log1p") or x.stats.count < 2:
+        return (f"{called(x)} is {number(x.value)}",)
+    facts = []
+    if x.stats.zeros:
+        facts.append(f"{plural(x.stats.zeros, 'value')} of {x.stats.count:,} in {called(x)} exactly 0")
+    if x.stats.negatives:
+        facts.append(f"{plural(x.stats.negatives, 'value')} of {x.stats.count:,} in {called(x)} negative")
+    return tuple(facts)
+
+
+def _inferred(op: OpRecord, x: Operand) -> tuple[str, ...]:
+    maker = x.upstream[0] if x.upstream else None
+    if maker is None or x.value != 0:
+        return ()
+    if maker.name == "_softmax" and maker.inputs:
+        part = maker.inputs[0].slice_stats
+        if part is not None and part.min is not None and part.max is not None:
+            return (
+                f"the logits of that row span {number(part.max - part.min)}; {part.dtype} softmax "
+                f"rounds to 0 beyond a gap of about {'18' if part.dtype == 'float16' else '104'}",
+            )
+    return ()
+
+
+def _fixes(x: Operand) -> tuple[Fix, ...]:
+    maker = x.upstream[0].name if x.upstream else ""
+    floor = Fix(kind="clamp_argument", title="keep the argument above 0, such as `.clamp(min=1e-12)` in float32")
+    if maker == "_softmax":
+        return (Fix(kind="log_softmax", title="take the logarithm before the small values are rounded away: `log_softmax`"), floor)  # fmt: skip
+    if maker == "sigmoid":
+        return (Fix(kind="logsigmoid", title="use `F.logsigmoid` of the logits, or `binary_cross_entropy_with_logits`"), floor)  # fmt: skip
+    if any(m.name in ("sigmoid", "_softmax") for m in x.upstream[:3]):
+        return (Fix(kind="logits_form", title="compute the logarithm from the logits: `F.logsigmoid(-x)` for log(1 - sigmoid(x)), `log_softmax` for softmax"), floor)  # fmt: skip
+    if any("det" in m.name for m in x.upstream[:2]):
+        return (Fix(kind="slogdet", title="use `torch.linalg.slogdet`, whose logarithm does not underflow"),)  # fmt: skip
+    return (floor,)

@@ -1,0 +1,48 @@
+"""A value that was already non-finite when it came in.
+
+What it catches
+    NaN or inf in data that entered torch from outside (NumPy, a file, a DataLoader's worker), or
+    in a parameter or buffer that was bad before anything was recorded.
+
+Why it hurts
+    One bad cell makes the loss NaN and, after one step, every weight.
+
+Example
+    x = torch.from_numpy(numpy.loadtxt("table.csv"))      # an empty cell became NaN
+
+Use instead
+    Drop or impute such rows where the data is prepared, and check it: `assert torch.isfinite(x).all()`
+
+When it is fine
+    When missing values are marked by NaN and masked out before any arithmetic.
+"""
+
+from __future__ import annotations
+
+from whynan.diagnose.words import at, bad_values, subject
+from whynan.model import Evidence, Finding, Fix, OpRecord
+from whynan.registry import rule
+
+
+@rule("N040", "nonfinite-data", "nonfinite_data", kinds=("entry",))
+def nonfinite_data(op: OpRecord, evidence: Evidence) -> Finding | None:
+    value = op.inputs[0] if op.inputs else None
+    source = (value.source if value else None) or "data"
+    held = source.startswith(("parameter", "buffer"))
+    what = f"{source} was non-finite before anything was recorded" if held else "the data was already non-finite when it came in"  # fmt: skip
+    stats = value.stats if value is not None else None
+    observed = [f"{bad_values(stats)}, first{at(value.index if value else None)}"]
+    if stats is not None:
+        observed.append(str(stats))
+    return Finding(
+        code="N040",
+        slug="nonfinite-data",
+        mechanism="nonfinite_data",
+        headline=f"{subject(evidence)} because {what}",
+        observed=tuple(observed),
+        label=f"origin: {bad_values(stats)} came in here",
+        culprit=0 if value is not None else None,
+        fixes=(
+            Fix(kind="clean_data", title="find these rows where the data is made; drop or impute them before training"),
+        ),
+    )  # fmt: skip

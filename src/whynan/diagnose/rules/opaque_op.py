@@ -1,0 +1,52 @@
+"""An operation that cannot be seen into.
+
+What it catches
+    Finite values in, a non-finite value out of a custom operator or a fused kernel whose inner
+    steps do not run as recorded operations.
+
+Why it hurts
+    The exact step inside is unknown; the operands and the rows that came out bad are known.
+
+Example
+    out = my_extension.attention(q, k, v)
+
+Use instead
+    For this step, call the same computation written in plain PyTorch; then every operation inside
+    is recorded.
+
+When it is fine
+    Never by design; it says where the recording ends.
+"""
+
+from __future__ import annotations
+
+from whynan.diagnose.naming import short_call
+from whynan.diagnose.words import origin_label, subject
+from whynan.model import Evidence, Finding, Fix, OpRecord
+from whynan.registry import rule
+
+TORCH = ("aten", "prims")
+
+
+@rule("N090", "opaque-op", "opaque")
+def opaque_op(op: OpRecord, evidence: Evidence) -> Finding | None:
+    if op.op.split(".")[0] in TORCH:
+        return None
+    return unexplained(op, evidence)
+
+
+def unexplained(op: OpRecord, evidence: Evidence) -> Finding:
+    """The honest limit: where, but not by which step."""
+    name = "::".join(op.op.split(".")[:2])
+    return Finding(
+        code="N090",
+        slug="opaque-op",
+        mechanism="opaque",
+        headline=f"{subject(evidence)}: it appeared inside `{name}`, which cannot be seen into",
+        observed=tuple(f"{o.name or o.role}: {o.stats}" for o in op.inputs[:4] if o.stats),
+        unknown=(f"which step inside `{short_call(op)}` made the non-finite value",),
+        label=origin_label(op),
+        fixes=(
+            Fix(kind="plain_pytorch", title="run this step with the operation written in plain PyTorch to trace inside it"),
+        ),
+    )  # fmt: skip

@@ -1,0 +1,112 @@
+"""A finite result too large for its type.
+
+What it catches
+    Finite operands, infinite result: `exp`, a power, a product, a sum, a matrix product, a cast to
+    a narrower type, also inside a backward formula or an optimizer's update.
+
+Why it hurts
+    The infinity turns into NaN at the next `inf - inf`, `inf / inf` or `0 * inf`, or it is
+    absorbed into a wrong finite value: `x * rsqrt(inf)` is 0.
+
+Example
+    std = torch.exp(logvar)      # inf from logvar = 88.8 in float32, from 11.1 in float16
+
+Use instead
+    std = torch.exp(logvar.clamp(max=10))
+
+When it is fine
+    When the overflow is absorbed into the right value, as in `1 / (1 + exp(100))`.
+"""
+
+from __future__ import annotations
+
+import math
+
+from whynan.diagnose.naming import short_call
+from whynan.diagnose.words import called, dtype_max, origin_label, subject
+from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, dotted, number
+from whynan.registry import rule
+
+SINGULAR = frozenset({"div", "reciprocal", "rsqrt", "log", "pow"})
+
+
+@rule("N050", "overflow", "overflow", kinds=("operation", "absorbed"))
+def overflow(op: OpRecord, evidence: Evidence) -> Finding | None:
+    if op.value is None or any(_nonfinite(o) for o in op.inputs):
+        return None
+    exact_is_finite = op.exact is not None and math.isfinite(op.exact)
+    if math.isnan(op.value) and not exact_is_finite:
+        return None
+    if op.derived and not exact_is_finite and (op.exact is not None or op.name in SINGULAR):
+        return None  # infinite in any precision: the derivative itself is singular
+    dtype = op.out.dtype if op.out else "float32"
+    culprit = _largest(op)
+    return Finding(
+        code="N050",
+        slug="overflow",
+        mechanism="overflow",
+        headline=f"{subject(evidence)} because {_who(op)} exceeded what {dtype} can hold",
+        observed=_observed(op, dtype, culprit),
+        inferred=_inferred(op, evidence),
+        label=origin_label(op),
+        culprit=op.inputs.index(culprit) if culprit is not None else None,
+        fixes=_fixes(op, dtype),
+    )
+
+
+def _nonfinite(operand: Operand) -> bool:
+    return operand.value is not None and not math.isfinite(operand.value)
+
+
+def _who(op: OpRecord) -> str:
+    if op.derived:
+        return f"the gradient of `{short_call(op)}`"
+    if op.name == "_to_copy":
+        return "a cast"
+    return f"`{short_call(op)}`"
+
+
+def _largest(op: OpRecord) -> Operand | None:
+    known = [o for o in op.inputs if o.value is not None and o.stats is not None]
+    known = [o for o in known if o.stats is not None and "int" not in o.stats.dtype]
+    return max(known, key=lambda o: abs(o.value or 0), default=None)
+
+
+def _observed(op: OpRecord, dtype: str, culprit: Operand | None) -> tuple[str, ...]:
+    facts = []
+    limit = dtype_max(dtype)
+    if op.exact is not None and math.isfinite(op.exact) and limit is not None:
+        facts.append(f"in float64 the result is {number(op.exact)}; {dtype} ends at {number(limit)}")
+    values = [f"{called(o, o.role)} = {number(o.value)}" for o in op.inputs if o.value is not None and o.index is not None and o.slice_stats is None]
+    if values:
+        facts.append(f"operands there: {', '.join(values[:3])}")
+    if culprit is not None and culprit.slice_stats is not None:
+        part = culprit.slice_stats
+        facts.append(f"it combines {dotted(part.shape)} values of {called(culprit, culprit.role)} between {number(part.min)} and {number(part.max)}")  # fmt: skip
+    return tuple(facts)
+
+
+def _inferred(op: OpRecord, evidence: Evidence) -> tuple[str, ...]:
+    hyper = evidence.hyper
+    if op.phase == "optimizer" and hyper:
+        shown = ", ".join(f"{k}={number(v) if isinstance(v, float) else v}" for k, v in hyper.items())
+        return (f"the update ran with {shown}",)
+    return ()
+
+
+def _fixes(op: OpRecord, dtype: str) -> tuple[Fix, ...]:
+    if op.phase == "optimizer":
+        return (
+            Fix(kind="clip_gradients", title="clip the gradients before `step()`, with a norm that does not overflow itself"),
+            Fix(kind="lower_lr", title="lower the learning rate"),
+        )  # fmt: skip
+    fixes = []
+    if op.name in ("exp", "exp2", "expm1", "pow", "cosh", "sinh"):
+        fixes.append(Fix(kind="clamp_exponent", title="clamp the argument, or use a form that subtracts the maximum first (`softmax`, `logsumexp`, `softplus`)"))  # fmt: skip
+    if dtype == "float16":
+        fixes.append(Fix(kind="wider_dtype", title="compute this part in float32 or bfloat16"))
+    if op.derived:
+        fixes.append(Fix(kind="clip_gradients", title="scale the loss or the values down before this operation; clipping after the overflow is too late"))  # fmt: skip
+    if not fixes:
+        fixes.append(Fix(kind="scale_down", title="bring the operands down: normalise the input, initialise smaller, or lower the learning rate"))  # fmt: skip
+    return tuple(fixes)

@@ -1,0 +1,53 @@
+"""A matrix that cannot be inverted or factored.
+
+What it catches
+    `inverse`, `solve`, `cholesky`, `det`, `slogdet`, `lu`, `eigh` or `svd` of a matrix that is
+    singular, not positive definite, or ill-conditioned beyond its type.
+
+Why it hurts
+    The operation raises, or returns inf or NaN.
+
+Example
+    weights = torch.linalg.inv(features.T @ features) @ features.T @ y      # two equal columns
+
+Use instead
+    weights = torch.linalg.lstsq(features, y).solution, or add a ridge: `A + 1e-6 * torch.eye(n)`
+
+When it is fine
+    When the failure is caught and the matrix is regularised, as Gaussian-process libraries do.
+"""
+
+from __future__ import annotations
+
+from whynan.diagnose.naming import short_call
+from whynan.diagnose.words import called, origin_label, subject
+from whynan.model import Evidence, Finding, Fix, OpRecord, dotted
+from whynan.registry import rule
+
+WORDS = ("linalg", "inverse", "cholesky", "logdet", "slogdet", "_det", "lu_", "geqrf", "triangular_solve")
+
+
+@rule("N033", "singular-matrix", "singular_matrix", kinds=("operation", "raised"))
+def singular_matrix(op: OpRecord, evidence: Evidence) -> Finding | None:
+    matrixish = any(word in op.name for word in WORDS) and "norm" not in op.name
+    about_matrix = "linalg" in (evidence.message or "") or "cholesky" in (evidence.message or "")
+    if op.derived or not (matrixish or (evidence.origin_kind == "raised" and about_matrix)):
+        return None
+    x = next((o for o in op.inputs if o.stats is not None), None)
+    observed = [f"{called(x, 'the matrix')}: {x.stats}"] if x is not None else []
+    if evidence.message:
+        observed.append(f"torch says: {evidence.message}")
+    shape = dotted(x.stats.shape) if x is not None and x.stats is not None else ""
+    return Finding(
+        code="N033",
+        slug="singular-matrix",
+        mechanism="singular_matrix",
+        headline=f"{subject(evidence)} because `{short_call(op)}` met a {shape} matrix that is singular or not positive definite",
+        observed=tuple(observed),
+        label=origin_label(op) if op.outputs else "origin: refused here",
+        culprit=op.inputs.index(x) if x is not None else None,
+        fixes=(
+            Fix(kind="ridge", title="add a small multiple of the identity: `A + 1e-6 * torch.eye(n)`"),
+            Fix(kind="solve", title="use `torch.linalg.lstsq` or `pinv`, or `slogdet` for a determinant"),
+        ),
+    )  # fmt: skip

@@ -1,0 +1,55 @@
+"""Square root of a negative number.
+
+What it catches
+    `sqrt` or `rsqrt` of a value below 0, usually a difference that is 0 in exact arithmetic and
+    a tiny negative number after rounding.
+
+Why it hurts
+    The result is NaN, and so is everything computed from it.
+
+Example
+    std = (x.pow(2).mean(0) - x.mean(0).pow(2)).sqrt()
+
+Use instead
+    std = x.std(0, correction=0)
+
+When it is fine
+    Never by design; a clamp at a small positive value belongs in front of the root.
+"""
+
+from __future__ import annotations
+
+from whynan.diagnose.naming import short_call
+from whynan.diagnose.words import called, origin_label, plural, subject
+from whynan.model import Evidence, Finding, Fix, OpRecord, number
+from whynan.registry import rule
+
+
+@rule("N013", "sqrt-of-negative", "sqrt_negative", ops=("sqrt", "rsqrt"))
+def sqrt_of_negative(op: OpRecord, evidence: Evidence) -> Finding | None:
+    x = op.operand("self")
+    if op.derived or x is None or x.value is None or x.value >= 0:
+        return None
+    observed = [f"the first one is {number(x.value)}"]
+    if x.stats is not None and x.stats.count > 1:
+        observed.insert(
+            0, f"{plural(x.stats.negatives, 'value')} of {x.stats.count:,} in {called(x)} negative"
+        )
+    difference = x.upstream[0] if x.upstream and x.upstream[0].name in ("sub", "add") else None
+    inferred: tuple[str, ...] = ()
+    if difference is not None:
+        inferred = ("a difference of nearly equal numbers: rounding decides its sign",)
+    return Finding(
+        code="N013",
+        slug="sqrt-of-negative",
+        mechanism="sqrt_negative",
+        headline=f"{subject(evidence)} because `{short_call(op)}` met {called(x, 'a value')} = {number(x.value)}",
+        observed=tuple(observed),
+        inferred=inferred,
+        label=origin_label(op),
+        culprit=op.inputs.index(x),
+        fixes=(
+            Fix(kind="clamp_argument", title="clamp the argument at a small positive value: `.clamp(min=1e-12).sqrt()`"),
+            Fix(kind="stable_form", title="use a form without the subtraction: `x.var(correction=0)`, `torch.cdist`"),
+        ),
+    )  # fmt: skip

@@ -1,0 +1,52 @@
+"""Zero times an infinity.
+
+What it catches
+    A product of 0 with an infinity that the program wrote: `mask * float("-inf")`, or a matrix
+    product over such values.
+
+Why it hurts
+    0 * inf has no value: the result is NaN, exactly where the mask meant "leave it alone".
+
+Example
+    bias = (1 - mask) * float("-inf")
+
+Use instead
+    bias = torch.zeros_like(mask).masked_fill(mask == 0, float("-inf"))
+
+When it is fine
+    When no factor can be 0.
+"""
+
+from __future__ import annotations
+
+import math
+
+from whynan.diagnose.naming import short_call
+from whynan.diagnose.words import called, origin_label, plural, subject
+from whynan.model import Evidence, Finding, Fix, OpRecord
+from whynan.registry import rule
+
+PRODUCTS = ("mul", "mm", "bmm", "addmm", "baddbmm", "mv", "dot", "addcmul", "prod", "cumprod", "convolution")
+
+
+@rule("N023", "zero-times-inf", "zero_times_inf", ops=PRODUCTS)
+def zero_times_inf(op: OpRecord, evidence: Evidence) -> Finding | None:
+    infinite = [o for o in op.inputs if o.value is not None and math.isinf(o.value)]
+    scalars = [v for v in op.scalars.values() if isinstance(v, float) and math.isinf(v)]
+    if op.derived or not (infinite or scalars):
+        return None
+    zero = next((o for o in op.inputs if o not in infinite), None)
+    observed = []
+    if zero is not None and zero.stats is not None and zero.stats.zeros:
+        observed.append(f"{plural(zero.stats.zeros, 'value')} of {zero.stats.count:,} in {called(zero)} exactly 0")
+    return Finding(
+        code="N023",
+        slug="zero-times-inf",
+        mechanism="zero_times_inf",
+        headline=f"{subject(evidence)} because `{short_call(op)}` multiplied 0 by an infinity",
+        observed=tuple(observed),
+        inferred=("the infinity was written by the program; the NaN is made here",),
+        label=origin_label(op),
+        culprit=op.inputs.index(zero) if zero is not None else None,
+        fixes=(Fix(kind="masked_fill", title="select instead of multiplying: `x.masked_fill(mask, value)` or `torch.where`"),),
+    )  # fmt: skip

@@ -1,0 +1,34 @@
+"""Every error that whynan raises on purpose."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from whynan.model import Diagnosis
+
+
+class WhynanError(Exception):
+    """Base of all whynan errors; `exit_code` is what the command line returns."""
+
+    exit_code = 1
+
+
+class UsageError(WhynanError):
+    """The command was called in a way that cannot work."""
+
+    exit_code = 2
+
+
+class AnomalyFound(WhynanError):
+    """A non-finite value did harm. Carries the `diagnosis`."""
+
+    exit_code = 3
+
+    def __init__(self, diagnosis: Diagnosis) -> None:
+        super().__init__(str(diagnosis))
+        self.diagnosis = diagnosis
+
+
+class StopRun(BaseException):
+    """Leaves the user's program; a BaseException so that `except Exception` lets it pass."""

@@ -1,0 +1,1 @@
+"""What do we tell the reader? Every word of a report is chosen here."""

@@ -1,0 +1,61 @@
+"""The source as typed, with the guilty expression underlined."""
+
+from __future__ import annotations
+
+import linecache
+import os
+from typing import Literal, NamedTuple
+
+from whynan.model import Site
+
+MAX_GAP = 3
+
+
+class Row(NamedTuple):
+    """One line of a snippet: source, or an underline with its label."""
+
+    number: int | None
+    text: str
+    kind: Literal["source", "origin", "note", "gap"]
+
+
+def shown_path(file: str) -> str:
+    """Relative to the working directory where that is shorter to read."""
+    try:
+        relative = os.path.relpath(file)
+    except ValueError:  # another drive
+        return file
+    return file if relative.startswith("..") else relative
+
+
+def snippet(site: Site, label: str, note: tuple[Site, str] | None = None) -> list[Row]:
+    """The origin's line with carets; above or below it, a line that led there."""
+    rows = [*_source_rows(site), _underline(site, "^", label, "origin")]
+    if note is None or note[0].file != site.file or note[0].line == site.line:
+        return rows
+    other, text = note
+    noted = [*_source_rows(other), _underline(other, "-", text, "note")]
+    gap: list[Row] = []
+    if abs(other.line - site.line) > 1:
+        between = range(min(other.line, site.line) + 1, max(other.line, site.line))
+        if len(between) <= MAX_GAP:
+            gap = [Row(n, _line(site.file, n), "source") for n in between]
+        else:
+            gap = [Row(None, "...", "gap")]
+    return [*noted, *gap, *rows] if other.line < site.line else [*rows, *gap, *noted]
+
+
+def _line(file: str, number: int) -> str:
+    return linecache.getline(file, number).rstrip("\n").expandtabs(1)
+
+
+def _source_rows(site: Site) -> list[Row]:
+    return [Row(site.line, _line(site.file, site.line) or site.source, "source")]
+
+
+def _underline(site: Site, mark: str, label: str, kind: Literal["origin", "note"]) -> Row:
+    text = _line(site.file, site.line)
+    start = site.column if site.column is not None else len(text) - len(text.lstrip())
+    one_line = site.end_line == site.line and site.end_column is not None
+    end = site.end_column if one_line and site.end_column is not None else len(text)
+    return Row(None, f"{' ' * start}{mark * max(1, end - start)} {label}".rstrip(), kind)

@@ -1,0 +1,95 @@
+"""From a diagnosis to what a person reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from whynan.diagnose.naming import call_of
+from whynan.explain.snippet import Row, shown_path, snippet
+from whynan.model import Anomaly, Fix, Link, Site, number
+
+OPERATION = {"_softmax": "softmax", "_log_softmax": "log_softmax", "_to_copy": "cast"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """One claim and its strength: observed, inferred, unknown, path."""
+
+    label: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """One anomaly, ready to be drawn."""
+
+    code: str
+    headline: str
+    place: str
+    rows: tuple[Row, ...]
+    facts: tuple[Fact, ...]
+    chain: tuple[tuple[str, str, str, str], ...]  # place, operation, value, note
+    fixes: tuple[Fix, ...]
+
+
+def tell(anomaly: Anomaly) -> Story:
+    """Choose the words."""
+    origin, finding = anomaly.origin, anomaly.finding
+    site = origin.site
+    return Story(
+        code=finding.code,
+        headline=finding.headline,
+        place=_place(site) if site else "the call site is not known",
+        rows=tuple(snippet(site, finding.label, _note(anomaly)) if site else ()),
+        facts=tuple(_facts(anomaly)),
+        chain=tuple(_row(link, site) for link in anomaly.chain),
+        fixes=finding.fixes,
+    )
+
+
+def _place(site: Site) -> str:
+    column = "" if site.column is None else f":{site.column + 1}"
+    return f"{shown_path(site.file)}:{site.line}{column}"
+
+
+def _note(anomaly: Anomaly) -> tuple[Site, str] | None:
+    """The reason's own line, when it is another line of the same file."""
+    for link in reversed(anomaly.chain):
+        if link.role == "reason" and link.site is not None and link.value is not None:
+            name = OPERATION.get(link.op, link.op)
+            return link.site, f"{name} gave {number(link.value)}"
+    return None
+
+
+def _facts(anomaly: Anomaly) -> list[Fact]:
+    evidence, finding, origin = anomaly.evidence, anomaly.finding, anomaly.origin
+    where = [f"{origin.phase}, step {origin.step}"]
+    if origin.module:
+        where.append(f"module {origin.module}")
+    where.append(f"{call_of(origin)} ({origin.op})" if origin.op != "entry" else "on entry")
+    if origin.node and origin.derived:
+        where.append(f"in {origin.node.split('::')[-1]}")
+    facts = [Fact(label="where", text="; ".join(where))]
+    if origin.site and origin.site.caller:
+        caller = origin.site.caller
+        facts.append(Fact(label="called from", text=f"{_place(caller)}: {caller.source}"))
+    facts += [Fact(label="observed", text=text) for text in finding.observed]
+    facts += [Fact(label="inferred", text=text) for text in finding.inferred]
+    facts += [Fact(label=f"cause: {c.code}", text=c.evidence) for c in finding.causes]
+    facts += [Fact(label="unknown", text=text) for text in finding.unknown]
+    if evidence.incomplete:
+        facts.append(Fact(label="unknown", text=f"an earlier origin: {evidence.incomplete}"))
+    if evidence.message and evidence.sink == "exception":
+        facts.append(Fact(label="raised", text=f"{evidence.subject}: {evidence.message}"))
+    return facts
+
+
+def _row(link: Link, origin: Site | None) -> tuple[str, str, str, str]:
+    place = ""
+    if link.site is not None:
+        same = origin is not None and link.site.file == origin.file
+        place = f"line {link.site.line}" if same else _place(link.site).rsplit(":", 1)[0]
+    value = "" if link.value is None else number(link.value)
+    op = OPERATION.get(link.op, link.op)
+    marks = {"origin": "origin", "sink": link.note}
+    return place, op, value, marks.get(link.role, link.note)

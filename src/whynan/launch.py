@@ -1,0 +1,159 @@
+"""Runs a script as `python script.py` would: same `__main__`, argv, path, exit code, traceback."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import os
+import signal
+import sys
+import threading
+import traceback
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from typing import Any
+
+from whynan.errors import UsageError
+
+_own_root = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """What to run: a script's path, or with `is_module` a dotted module name."""
+
+    target: str
+    args: tuple[str, ...] = ()
+    is_module: bool = False
+
+
+def prepare(program: Program) -> Callable[[], None]:
+    """Set up `__main__`, `sys.argv` and `sys.path`; the result runs the program."""
+    return _prepare_module(program) if program.is_module else _prepare_script(program)
+
+
+def _prepare_script(program: Program) -> Callable[[], None]:
+    path = Path(program.target)
+    if path.is_dir():
+        path = path / "__main__.py"
+    if not path.is_file():
+        raise UsageError(f"can't open {program.target!r}: no such file")
+    main = types.ModuleType("__main__")
+    main.__file__ = str(path)
+    main.__builtins__ = __builtins__  # type: ignore[attr-defined]  # as the interpreter sets it
+    main.__loader__ = None
+    sys.path[0] = str(path.parent.resolve())
+    sys.argv = [program.target, *program.args]
+    sys.modules["__main__"] = main
+
+    def run() -> None:
+        with io.open_code(str(path)) as stream:
+            source = stream.read()
+        exec(compile(source, os.path.abspath(path), "exec", dont_inherit=True), main.__dict__)
+
+    return run
+
+
+def _prepare_module(program: Program) -> Callable[[], None]:
+    sys.path[0] = os.getcwd()
+    name = program.target
+    try:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            name = f"{name}.__main__"
+            spec = importlib.util.find_spec(name)
+    except ImportError as error:
+        raise UsageError(f"can't find module {program.target!r}: {error}") from error
+    if spec is None or spec.loader is None:
+        raise UsageError(f"can't find module {program.target!r}")
+    main = types.ModuleType("__main__")
+    main.__file__ = spec.origin
+    main.__package__ = spec.parent
+    main.__spec__ = spec
+    main.__loader__ = spec.loader
+    main.__builtins__ = __builtins__  # type: ignore[attr-defined]  # as the interpreter sets it
+    sys.argv = [spec.origin or name, *program.args]
+    sys.modules["__main__"] = main
+
+    def run() -> None:
+        code = spec.loader.get_code(name)  # type: ignore[union-attr]  # a source loader has it
+        exec(code, main.__dict__)
+
+    return run
+
+
+def wait_for_threads() -> None:
+    """As the interpreter does at its end, before anything is taken down."""
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread() and not thread.daemon:
+            thread.join()
+
+
+def print_traceback(error: BaseException) -> None:
+    """The traceback that plain Python would print: without whynan's own frames."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_own_root):
+        trace = trace.tb_next
+    error = error.with_traceback(trace)
+    if sys.excepthook is sys.__excepthook__:
+        _forget_own_frames(error)
+        traceback.print_exception(error)
+    else:
+        sys.excepthook(type(error), error, trace)
+
+
+def _forget_own_frames(error: BaseException) -> None:
+    for linked in (error.__cause__, error.__context__):
+        if linked is not None:
+            trace = linked.__traceback__
+            while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_own_root):
+                trace = trace.tb_next
+            linked.__traceback__ = trace
+
+
+def die_of_interrupt() -> None:
+    """End as a program does that Ctrl-C ended: by the signal itself."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+class AfterImport(MetaPathFinder):
+    """Calls back once, right after a module was imported: a script without it pays nothing."""
+
+    def __init__(self, name: str, callback: Callable[[], None]) -> None:
+        self._name = name
+        self._callback = callback
+
+    def install(self) -> None:
+        if self._name in sys.modules:
+            self._callback()
+        else:
+            sys.meta_path.insert(0, self)
+
+    def remove(self) -> None:
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        if name != self._name:
+            return None
+        self.remove()
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            _call_after(spec.loader, self._callback)
+        return spec
+
+
+def _call_after(loader: Loader, callback: Callable[[], None]) -> None:
+    original = loader.exec_module
+
+    def exec_module(module: types.ModuleType) -> None:
+        del loader.exec_module  # type: ignore[method-assign]  # back to the class's own
+        original(module)
+        callback()
+
+    loader.exec_module = exec_module  # type: ignore[method-assign]  # this one load only

@@ -1,0 +1,1 @@
+"""What exactly happened? Every operation of a traced block, and the slice that led to harm."""

@@ -1,0 +1,109 @@
+"""Exceptions that complain about non-finite values, and the tensor they complain about."""
+
+from __future__ import annotations
+
+import linecache
+import re
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from whynan.record.sites import USER, Frames, kind_of_file
+from whynan.record.slicing import Harm
+from whynan.record.tracer import Record, Tracer
+
+COMPLAINT = re.compile(
+    r"\bnans?\b|\binfs?\b|\binfinit|non-?finite|not finite|isfinite|isnan|isinf"
+    r"|positive[- ]definite|singular|ill-conditioned|failed to converge|did not converge"
+    r"|invalid values|element < 0|diverge|exploded|all(-| )finite",
+    re.IGNORECASE,
+)
+ABOUT_A_MATRIX = re.compile(r"linalg|cholesky|singular|positive[- ]definite|element < 0", re.I)
+
+
+def harm_of_exception(
+    error: BaseException, tracer: Tracer, is_nonfinite: Callable[[torch.Tensor], bool]
+) -> Harm | None:
+    """The harm behind an exception, or None when it is about something else."""
+    if not isinstance(error, Exception):
+        return None
+    chain = list(_chain(error))
+    text = " ".join(f"{type(e).__name__}: {e}" for e in chain)
+    source = _raising_line(error)
+    if not COMPLAINT.search(text) and not (
+        isinstance(error, AssertionError) and COMPLAINT.search(source)
+    ):
+        return None
+    frames = _frames(error)
+    harm = Harm(
+        sink="exception",
+        subject=type(error).__name__,
+        frames=frames,
+        message=str(error).split("\n")[0],
+        step=tracer.step,
+    )
+    record = tracer.last_raised
+    if record is not None and any(record.raised is e for e in chain):
+        harm.record = record
+        if record.tainted_in or ABOUT_A_MATRIX.search(text):
+            return harm
+    if "returned nan values" in text:
+        harm.record = None
+        harm.tensors = _last_bad(tracer)
+        return harm if harm.tensors else None
+    found = next((t for t in _local_tensors(error.__traceback__) if is_nonfinite(t)), None)
+    if found is not None:
+        harm.record = None
+        harm.tensors = [found]
+        return harm
+    return None
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        current = current.__cause__ or current.__context__
+
+
+def _tracebacks(trace: TracebackType | None) -> list[TracebackType]:
+    """Innermost first."""
+    found = []
+    while trace is not None:
+        found.append(trace)
+        trace = trace.tb_next
+    return found[::-1]
+
+
+def _frames(error: BaseException) -> Frames | None:
+    for trace in _tracebacks(error.__traceback__):
+        if kind_of_file(trace.tb_frame.f_code.co_filename) == USER:
+            return Frames(trace.tb_frame.f_code, trace.tb_lasti, None, 0, None)
+    return None
+
+
+def _raising_line(error: BaseException) -> str:
+    for trace in _tracebacks(error.__traceback__)[:1]:
+        return linecache.getline(trace.tb_frame.f_code.co_filename, trace.tb_lineno)
+    return ""
+
+
+def _local_tensors(trace: TracebackType | None) -> Iterator[torch.Tensor]:
+    """Tensors in the local variables of the raising frames, innermost frame first."""
+    from whynan.record.sinks import tensors_in
+
+    for step in _tracebacks(trace):
+        for value in list(step.tb_frame.f_locals.values()):
+            yield from tensors_in(value, 2)
+
+
+def _last_bad(tracer: Tracer) -> list[Any]:
+    bad: list[Record] = [r for r in tracer.records.values() if r.bad and r.node]
+    if not bad:
+        return []
+    tensor = bad[-1].outs[bad[-1].bad[0]].tensor()
+    return [] if tensor is None else [tensor]

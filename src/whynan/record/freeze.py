@@ -1,0 +1,321 @@
+"""From a live record to a frozen `OpRecord`: statistics, witness values, what came before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from whynan.model import Operand, OpRecord, Origin, Phase, Scalar
+from whynan.record.modules import path_of
+from whynan.record.ops import FILLS
+from whynan.record.relations import Read, reads, value_after, value_before
+from whynan.record.sites import Frames, site_of
+from whynan.record.stats import first_nonfinite, stats_of
+from whynan.record.storages import Index, Ref
+from whynan.record.tracer import Record, Tracer
+
+UPSTREAM_DEPTH = 8
+RECOMPUTE_NUMEL = 1 << 24
+# Where an upstream walk stops: below these lies a whole distribution, not one value.
+SATURATING = frozenset(
+    {"_softmax", "_log_softmax", "sigmoid", "exp", "tanh", "relu", "threshold", "clamp",
+     "clamp_min", "hardtanh", "erf"}
+)  # fmt: skip
+
+
+class Freezer:
+    """Freezes single records; `locate` finds the maker of an element."""
+
+    def __init__(self, tracer: Tracer, locate: Callable[[Ref, Index | None, int], Any]) -> None:
+        self.tracer = tracer
+        self.locate = locate
+
+    def origin(self, node: Any, path: list[Record | None]) -> tuple[OpRecord, Origin]:
+        """The origin in full, and what sort of origin it is."""
+        record: Record | None = node.record
+        if record is None:
+            return self._entry(node, path), "entry"
+        frozen = replace(
+            self.full(record, node.k, node.index), phase=self.phase(record, path)
+        )
+        if record.info.entry:
+            return frozen, "literal" if _is_literal(frozen) else "entry"
+        if node.status == "intended" and record.info.base in FILLS:
+            return frozen, "literal"
+        if any(p.status == "uninitialised" for p in node.parents):
+            return frozen, "uninitialised"
+        if node.value is not None and node.value != node.value and not node.parents and any(
+            isinstance(v, float) and v != v for v in frozen.scalars.values()
+        ):
+            return frozen, "literal"
+        return frozen, "operation"
+
+    def full(self, record: Record, k: int, index: Index | None) -> OpRecord:
+        """Everything about one operation, with its operands' histories."""
+        if index is None and record.outs:
+            tensor = value_after(record, k)
+            index = first_nonfinite(tensor) if tensor is not None else None
+        operands = tuple(
+            self._operand(record, read, history=True)
+            for read in reads(record, k, index)
+        )
+        return replace(
+            self._bare(record, k, index), inputs=operands, exact=self._exact(record, k, index)
+        )
+
+    def light(self, node: Any) -> OpRecord:
+        """One stage of the path: the operation and the witness's value."""
+        if node.record is None:
+            return self._entry(node, [])
+        return self._bare(node.record, node.k, node.index, value=node.value)
+
+    def _bare(
+        self, record: Record, k: int, index: Index | None, value: Any = None
+    ) -> OpRecord:
+        outputs: tuple[Operand, ...] = ()
+        if record.outs:
+            tensor = value_after(record, k)
+            stats = None if tensor is None else stats_of(tensor)
+            if value is None and tensor is not None and index is not None:
+                value = tensor[index].item()
+            outputs = (
+                Operand(role=f"output {k}", stats=stats, index=index, value=real(value)),
+            )
+        names = record.info.arg_names
+        scalars = {names[i]: scalar_of(a) for i, a in enumerate(record.args) if _is_scalar(a)}
+        scalars |= {name: scalar_of(a) for name, a in record.kwargs.items() if _is_scalar(a)}
+        return OpRecord(
+            index=record.index,
+            op=record.info.name,
+            phase=self.phase(record, []),
+            step=record.step,
+            site=site_of(record.frames) if record.frames else None,
+            outputs=outputs,
+            scalars=scalars,
+            module=path_of(record.module),
+            inside=_inside(record.frames),
+            node=record.node,
+            derived=record.derived,
+        )
+
+    def phase(self, record: Record, path: list[Record | None]) -> Phase:
+        """When the operation ran, in the words of the design."""
+        if record.in_data:
+            return "data"
+        if record.in_optimizer:
+            return "optimizer"
+        if record.node is not None:
+            return "backward"
+        if record.reads_grad:
+            return "optimizer"
+        if record.setup and self.tracer.began:
+            return "data" if self._reaches_model(path) else "init"
+        return "forward"
+
+    def _reaches_model(self, path: list[Record | None]) -> bool:
+        return any(
+            r.in_data or any(o.entry.source == "model input" for o in r.outs)
+            for r in path
+            if r is not None
+        )
+
+    def _entry(self, node: Any, path: list[Record | None]) -> OpRecord:
+        """A value that nothing recorded made: a parameter, a buffer, data."""
+        ref: Ref = node.ref
+        entry = ref.entry
+        reader = next((r for r in path[1:] if r is not None), None)
+        frames: Frames | None = entry.entered or (reader.frames if reader else None)
+        name = self.tracer.modules.name_of_storage(entry.cdata)
+        source = " ".join(name) if name else "data from outside torch"
+        tensor = ref.tensor()
+        operand = Operand(
+            role="value",
+            stats=None if tensor is None else stats_of(tensor),
+            index=node.index,
+            value=real(node.value),
+            source=source,
+        )
+        return OpRecord(
+            index=-1,
+            op="entry",
+            phase="init" if name else "data",
+            step=reader.step if reader else self.tracer.step,
+            site=site_of(frames) if frames else None,
+            inputs=(operand,),
+            outputs=(operand,),
+            module=None,
+        )
+
+    # ---- operands -----------------------------------------------------------------------
+
+    def _operand(self, record: Record, read: Read, *, history: bool) -> Operand:
+        tensor = value_before(record, read)
+        if tensor is None:
+            return Operand(role=read.role, stats=None, source=self._source(read.ref))
+        index, part_stats = read.index, None
+        if index is None:
+            part = tensor[read.selection]
+            part_stats = stats_of(part)
+            index = _extreme(part, read.selection)
+        value = real(tensor[index].item()) if index is not None and tensor.numel() else None
+        upstream: tuple[OpRecord, ...] = ()
+        if history and tensor.is_floating_point():
+            upstream = self._upstream(record, read.ref, index)
+        return Operand(
+            role=read.role,
+            stats=stats_of(tensor),
+            index=index,
+            value=value,
+            slice_stats=part_stats,
+            source=self._source(read.ref, record),
+            upstream=upstream,
+        )
+
+    def _source(self, ref: Ref, record: Record | None = None) -> str | None:
+        entry = ref.entry
+        name = self.tracer.modules.name_of_storage(entry.cdata)
+        if name:
+            return " ".join(name)
+        if entry.entered is not None:
+            return "data from a DataLoader"
+        made = [i for i, _ in entry.writers if record is None or i < record.index]
+        if made:
+            return None
+        return "leaf tensor" if entry.leaf else "value from before the recording"
+
+    def _upstream(self, record: Record, ref: Ref, index: Index | None) -> tuple[OpRecord, ...]:
+        """How a finite operand came to be: its maker, that one's deciding operand, and so on."""
+        found: list[OpRecord] = []
+        before = record.index
+        while index is not None and len(found) < UPSTREAM_DEPTH:
+            node = self.locate(ref, index, before)
+            maker: Record | None = node.record
+            if maker is None or maker.info.allocates:
+                break
+            operands = [
+                (read, self._operand(maker, read, history=False))
+                for read in reads(maker, node.k, node.index)
+                if read.ref.dtype.is_floating_point
+            ]
+            bare = self._bare(maker, node.k, node.index)
+            found.append(replace(bare, inputs=tuple(o for _, o in operands)))
+            chosen = _deciding(found[-1], operands)
+            if chosen is None:
+                break
+            read, operand = chosen
+            ref, index, before = read.ref, operand.index, maker.index
+        return tuple(found)
+
+    def _exact(self, record: Record, k: int, index: Index | None) -> float | None:
+        """The same operation in float64: tells an overflow from an undefined result."""
+        if index is None or record.info.random or record.raised is not None:
+            return None
+        values: dict[tuple[Any, Any], torch.Tensor] = {}
+        for read in reads(record, k, None):
+            tensor = value_before(record, read)
+            if tensor is None or tensor.numel() > RECOMPUTE_NUMEL:
+                return None
+            values[read.position, read.item] = (
+                tensor.to(torch.float64) if tensor.is_floating_point() else tensor
+            )
+        if record.info.base == "_to_copy":
+            only = next(iter(values.values()), None)
+            return None if only is None or only.is_complex() else real(only[index].item())
+        try:
+            args = [_swap(values, i, a) for i, a in enumerate(record.args)]
+            kwargs = {n: _swap(values, n, a) for n, a in record.kwargs.items() if n != "out"}
+            if isinstance(kwargs.get("dtype"), torch.dtype) and kwargs["dtype"].is_floating_point:
+                kwargs["dtype"] = torch.float64
+            out = record.func(*args, **kwargs)
+        except Exception:  # many kernels have no float64 form; then there is simply no answer
+            return None
+        if record.info.mutates:
+            out = [args[i] for i in record.info.write_args if i < len(args)]
+        outs = [out] if isinstance(out, torch.Tensor) else list(_tensors(out))
+        if k >= len(outs) or outs[k].shape != record.outs[k].shape:
+            return None
+        return real(outs[k][index].item())
+
+
+def _tensors(items: Any) -> Any:
+    for item in items:
+        if isinstance(item, torch.Tensor):
+            yield item
+        elif isinstance(item, (list, tuple)):
+            yield from _tensors(item)
+
+
+def _swap(values: dict[tuple[Any, Any], torch.Tensor], position: Any, arg: Any) -> Any:
+    if isinstance(arg, Ref):
+        return values[position, None]
+    if isinstance(arg, list) and any(isinstance(a, Ref) for a in arg):
+        return [values.get((position, i)) for i in range(len(arg))]
+    return arg
+
+
+def _extreme(part: torch.Tensor, selection: tuple[int | slice, ...]) -> Index | None:
+    """The element of a slice that decides: the first non-finite one, else the largest."""
+    if part.numel() == 0:
+        return None
+    inner = first_nonfinite(part)
+    if inner is None:
+        flat = part.reshape(-1)
+        flat = flat.abs() if not flat.dtype == torch.bool else flat.to(torch.uint8)
+        position = int(flat.argmax())
+        inner = tuple(int(i) for i in torch.unravel_index(torch.tensor(position), part.shape))
+    rest = iter(inner)
+    return tuple(i if isinstance(i, int) else (i.start or 0) + next(rest) for i in selection)
+
+
+def _deciding(
+    maker: OpRecord, operands: list[tuple[Read, Operand]]
+) -> tuple[Read, Operand] | None:
+    """Which operand explains the maker's value; None where the explanation ends."""
+    known = [(r, o) for r, o in operands if o.value is not None and o.stats is not None]
+    if not known or maker.name == "sub" and maker.value == 0:
+        return None
+    if maker.value == 0 and maker.name in ("mul", "div"):
+        zero = [pair for pair in known if pair[1].value == 0]
+        return zero[0] if zero else known[0]
+    return max(known, key=lambda pair: abs(pair[1].value or 0.0))
+
+
+def _is_scalar(arg: Any) -> bool:
+    return isinstance(arg, (bool, int, float, str, torch.dtype)) or (
+        isinstance(arg, (list, tuple)) and bool(arg) and all(isinstance(a, int) for a in arg)
+    )
+
+
+def scalar_of(arg: Any) -> Scalar:
+    """A non-tensor argument as something a report can hold."""
+    if isinstance(arg, (bool, int, float, str)):
+        return arg
+    return str(arg).removeprefix("torch.")
+
+
+def real(value: Any) -> float | None:
+    """A number that JSON can order: of a complex one, the non-finite part or the magnitude."""
+    if value is None:
+        return None
+    if isinstance(value, complex):
+        return value.real if value.real - value.real != 0 else abs(value)
+    return float(value)
+
+
+def _inside(frames: Frames | None) -> str | None:
+    """The library function that the user called: `torch.nn.functional.cross_entropy`."""
+    if frames is None or frames.inside is None:
+        return None
+    code = frames.inside
+    return code.co_qualname
+
+
+def _is_literal(frozen: OpRecord) -> bool:
+    from whynan.record.slicing import LITERAL
+
+    site = frozen.site
+    return site is not None and bool(LITERAL.search(site.expression or site.source))
+

@@ -1,0 +1,79 @@
+"""What an operation does to its tensors, read once from its schema."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+ALLOCATORS = frozenset(
+    {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"}
+)
+# The value of these comes from an argument, not from arithmetic.
+FILLS = frozenset(
+    {
+        "full", "full_like", "new_full", "fill", "scalar_tensor", "masked_fill", "constant_pad_nd",
+        "index_fill", "fill_diagonal", "value_selecting_reduction_backward",
+    }
+)  # fmt: skip
+# They hand their values on unchanged: pointwise for the walk, never an origin by themselves.
+COPIES = frozenset({"clone", "copy", "_to_copy", "lift_fresh", "lift", "contiguous", "lift_fresh_copy"})
+# Written without the schema saying so (torch 2.13).
+_STATISTICS = ("running_mean", "running_var")
+HIDDEN_WRITES = {
+    "native_batch_norm": _STATISTICS,
+    "cudnn_batch_norm": _STATISTICS,
+    "miopen_batch_norm": _STATISTICS,
+}
+IGNORED_NAMESPACES = frozenset({"profiler", "prim", "profiler_", "c10d_internal"})
+
+
+class OpInfo:
+    """Facts about one operator overload."""
+
+    __slots__ = (
+        "allocates", "arg_names", "base", "entry", "ignored", "name", "namespace", "pointwise",
+        "random", "reads_out", "view", "write_args", "write_kwargs",
+    )  # fmt: skip
+
+    def __init__(self, func: Any) -> None:
+        schema = func._schema
+        self.namespace: str = func.namespace
+        self.name = f"{func.namespace}.{func._opname}.{func._overloadname}"
+        self.base: str = func._opname.rstrip("_")
+        tags = getattr(func, "tags", ())
+        self.pointwise = torch.Tag.pointwise in tags or self.base in COPIES
+        self.random = torch.Tag.nondeterministic_seeded in tags
+        self.ignored = func.namespace in IGNORED_NAMESPACES
+        self.allocates = self.namespace == "aten" and self.base in ALLOCATORS
+        self.entry = self.base in ("lift_fresh", "lift")
+        self.reads_out = self.base == "_local_scalar_dense"
+        self.arg_names = [a.name for a in schema.arguments]
+        written = [
+            (i, a) for i, a in enumerate(schema.arguments) if a.alias_info and a.alias_info.is_write
+        ]
+        self.write_args = tuple(i for i, a in written if not a.kwarg_only)
+        if self.base in HIDDEN_WRITES:
+            self.write_args += tuple(self.arg_names.index(n) for n in HIDDEN_WRITES[self.base])
+        self.write_kwargs = tuple(a.name for _, a in written if a.kwarg_only)
+        returns = schema.returns
+        self.view = (
+            bool(returns)
+            and not self.entry
+            and all(r.alias_info is not None and not r.alias_info.is_write for r in returns)
+        )
+
+    @property
+    def mutates(self) -> bool:
+        return bool(self.write_args or self.write_kwargs)
+
+
+_cache: dict[Any, OpInfo] = {}
+
+
+def info_of(func: Any) -> OpInfo:
+    """The facts about `func`, computed at the first call."""
+    info = _cache.get(func)
+    if info is None:
+        info = _cache[func] = OpInfo(func)
+    return info

@@ -1,0 +1,35 @@
+"""Replaces attributes for the length of a block and puts every one back."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+Wrapper = Callable[..., Any]
+
+
+class Patches:
+    """A stack of replaced attributes."""
+
+    def __init__(self) -> None:
+        self._saved: list[tuple[Any, str, Any, Any]] = []
+
+    def wrap(self, owner: Any, name: str, wrapper: Callable[[Callable[..., Any]], Wrapper]) -> None:
+        """Replace `owner.name` by `wrapper(original)`."""
+        inherited = name not in vars(owner)
+        original = getattr(owner, name)
+        replacement = functools.wraps(original)(wrapper(original))
+        self._saved.append((owner, name, None if inherited else original, replacement))
+        setattr(owner, name, replacement)
+
+    def restore(self) -> None:
+        """Put everything back, unless somebody replaced it again meanwhile."""
+        while self._saved:
+            owner, name, original, replacement = self._saved.pop()
+            if vars(owner).get(name) is not replacement:
+                continue
+            if original is None:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, original)

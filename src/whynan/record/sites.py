@@ -1,0 +1,145 @@
+"""From the running stack to the user's own line, down to the column."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import os
+import sys
+import sysconfig
+from functools import lru_cache
+from types import CodeType, FrameType
+from typing import NamedTuple
+
+import torch
+
+from whynan.model import Site
+
+LIBRARY, THIRD_PARTY, USER = 0, 1, 2
+
+_torch_root = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+_own_root = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_stdlib_roots = tuple(
+    os.path.realpath(path) + os.sep
+    for name in ("stdlib", "platstdlib")
+    if (path := sysconfig.get_paths().get(name))
+)
+_kinds: dict[str, int] = {}
+
+
+class Frames(NamedTuple):
+    """Where an operation was called: the innermost frame that is not library code,
+    the user's own frame when that is another, and the innermost library function."""
+
+    code: CodeType
+    lasti: int
+    user_code: CodeType | None
+    user_lasti: int
+    inside: CodeType | None
+
+
+def kind_of_file(filename: str) -> int:
+    """Library (torch, Python, whynan), third party, or the user's own."""
+    kind = _kinds.get(filename)
+    if kind is None:
+        kind = _kinds[filename] = _classify(filename)
+    return kind
+
+
+def _classify(filename: str) -> int:
+    if filename.startswith("<"):
+        return USER if filename.startswith(("<ipython", "<stdin", "<doctest")) else LIBRARY
+    path = os.path.realpath(filename)
+    if path.startswith((_torch_root, _own_root)):
+        return LIBRARY
+    if f"{os.sep}site-packages{os.sep}" in path or f"{os.sep}dist-packages{os.sep}" in path:
+        return THIRD_PARTY
+    return LIBRARY if path.startswith(_stdlib_roots) else USER
+
+
+def capture(frame: FrameType | None, stop: CodeType | None = None) -> Frames | None:
+    """The call site seen from `frame`; None when `stop` runs below any non-library frame."""
+    inside = None
+    while frame is not None:
+        code = frame.f_code
+        kind = _kinds.get(code.co_filename)
+        if kind is None:
+            kind = kind_of_file(code.co_filename)
+        if kind:
+            if kind == USER:
+                return Frames(code, frame.f_lasti, None, 0, inside)
+            outer: FrameType | None = frame.f_back
+            while outer is not None and kind_of_file(outer.f_code.co_filename) != USER:
+                outer = outer.f_back
+            if outer is None:
+                return Frames(code, frame.f_lasti, None, 0, inside)
+            return Frames(code, frame.f_lasti, outer.f_code, outer.f_lasti, inside)
+        if code is stop:
+            return None
+        inside = code
+        frame = frame.f_back
+    return None
+
+
+def passes_through(frame: FrameType | None, file_end: str, stop: CodeType) -> bool:
+    """Whether a frame of that file stands between here and `stop`."""
+    while frame is not None and frame.f_code is not stop:
+        if frame.f_code.co_filename.endswith(file_end):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def site_of(frames: Frames) -> Site:
+    """Resolve a captured call site to file, line and columns."""
+    site = _resolve(frames.code, frames.lasti)
+    if frames.user_code is None:
+        return site
+    from dataclasses import replace
+
+    return replace(site, caller=_resolve(frames.user_code, frames.user_lasti))
+
+
+@lru_cache(maxsize=4096)
+def _resolve(code: CodeType, lasti: int) -> Site:
+    positions = list(code.co_positions())
+    line, end_line, column, end_column = positions[lasti // 2]
+    line = line or code.co_firstlineno
+    end_line = end_line or line
+    text = linecache.getline(code.co_filename, line).rstrip("\n")
+    last = linecache.getline(code.co_filename, end_line).rstrip("\n")
+    # The interpreter counts columns in UTF-8 bytes; readers and editors count characters.
+    column = _characters(text, column)
+    end_column = _characters(last, end_column)
+    return Site(
+        file=code.co_filename,
+        line=line,
+        end_line=end_line,
+        column=column,
+        end_column=end_column,
+        function=code.co_qualname if sys.version_info >= (3, 11) else code.co_name,
+        source=text.strip(),
+        expression=_expression(code.co_filename, line, end_line, column, end_column),
+    )
+
+
+def _characters(text: str, column: int | None) -> int | None:
+    return None if column is None else len(text.encode()[:column].decode(errors="ignore"))
+
+
+def _expression(
+    file: str, line: int, end_line: int, column: int | None, end_column: int | None
+) -> str:
+    if column is None or end_column is None:
+        return ""
+    lines = [linecache.getline(file, n).rstrip("\n") for n in range(line, end_line + 1)]
+    if not lines:
+        return ""
+    lines[-1] = lines[-1][:end_column]
+    lines[0] = lines[0][column:]
+    text = "\n".join(part.strip() for part in lines)
+    try:
+        ast.parse(f"({text}\n)", mode="eval")
+    except (SyntaxError, ValueError):
+        return ""
+    return text

@@ -1,0 +1,320 @@
+"""Walks back from a harmed sink to the operation that made the first non-finite value."""
+
+from __future__ import annotations
+
+import cmath
+import re
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+
+from whynan.model import Evidence, OpRecord, Scalar, Sink
+from whynan.record.freeze import Freezer, real
+from whynan.record.ops import FILLS
+from whynan.record.relations import Read, reads, value_after, value_before
+from whynan.record.sites import Frames, site_of
+from whynan.record.stats import first_nonfinite
+from whynan.record.storages import Index, Ref
+from whynan.record.tracer import Record, Tracer
+
+MAX_NODES = 20_000
+# Arguments that may be infinite without any value being so: the order of a norm, a bound.
+SETTINGS = frozenset(
+    {"ord", "p", "norm_type", "min", "max", "posinf", "neginf", "nan", "start", "end", "step",
+     "padding_value", "threshold", "eps"}
+)  # fmt: skip
+LITERAL = re.compile(r"(?<![A-Za-z_])(inf|nan|infty|infinity|NaN|Inf|NINF|PINF|HUGE_VAL)(?![A-Za-z_])")
+
+Status = Literal["intended", "uninitialised", "computed"]
+
+
+@dataclass(slots=True)
+class Harm:
+    """A non-finite value at a sink, before anyone knows where it came from."""
+
+    sink: Sink
+    subject: str
+    tensors: list[torch.Tensor] = field(default_factory=list)
+    frames: Frames | None = None
+    record: Record | None = None  # the operation that raised, or that absorbed an overflow
+    message: str | None = None
+    effect: str | None = None
+    parameter: str | None = None
+    hyper: dict[str, Scalar] = field(default_factory=dict)
+    step: int = 0
+
+
+class Node:
+    """One element of one output on the way back; `record` None: it came from outside."""
+
+    __slots__ = ("index", "k", "origin", "parents", "record", "ref", "status", "value")
+
+    def __init__(self, record: Record | None, k: int, index: Index | None, ref: Ref) -> None:
+        self.record = record
+        self.k = k
+        self.index = index
+        self.ref = ref
+        self.parents: list[Node] = []
+        self.value: float | complex | None = None
+        self.status: Status = "intended"
+        self.origin: Node | None = None
+
+    @property
+    def order(self) -> int:
+        return -1 if self.record is None else self.record.index
+
+
+class Slicer:
+    """Turns a `Harm` into `Evidence`, or into None when every infinity was meant."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self.tracer = tracer
+        self.freezer = Freezer(tracer, self.locate)
+
+    def evidence(self, harm: Harm) -> Evidence | None:
+        with torch.no_grad():
+            starts = self._starts(harm)
+            if not starts:
+                return self._raised(harm) if harm.sink == "exception" else None
+            for start in starts:
+                for node in self._explore(start):
+                    self._judge(node)
+            found = [(s.origin.order, s, s.origin) for s in starts if s.origin is not None]
+            if found:
+                _, start, origin = min(found, key=lambda item: item[0])
+                return self._describe(harm, start, origin)
+            return self._intended(harm, starts[0])
+
+    # ---- walking back -------------------------------------------------------------------
+
+    def locate(self, ref: Ref, index: Index | None, before: int) -> Node:
+        """Who made this element, of the writers older than `before`."""
+        position = None if index is None else ref.position(index)
+        for i, written in reversed(ref.entry.writers):
+            record = self.tracer.records.get(i)
+            if i >= before or record is None:
+                continue
+            inner = None if position is None else written.index_at(position)
+            if position is not None and inner is None:
+                continue
+            k = next((k for k, out in enumerate(record.outs) if out is written), 0)
+            if position is None and ref.entry.tainted and k not in record.bad:
+                continue
+            return Node(record, k, inner, written)
+        return Node(None, 0, index, ref)
+
+    def _starts(self, harm: Harm) -> list[Node]:
+        """The harmed elements, one for each tensor."""
+        found = [node for t in harm.tensors if (node := self._start_at(t)) is not None]
+        if not found and harm.record is not None:
+            for read in reads(harm.record, 0, None):
+                seen = self._nonfinite_in(harm.record, read)
+                if seen is not None:
+                    node = self.locate(read.ref, seen[0], harm.record.index)
+                    node.value = seen[1]
+                    found.append(node)
+        return found
+
+    def _start_at(self, tensor: torch.Tensor) -> Node | None:
+        tensor = tensor.detach()
+        if tensor.layout is not torch.strided:
+            return None
+        index = first_nonfinite(tensor)
+        if index is None:
+            return None
+        ref = self.tracer._ref(tensor)
+        if ref is None:
+            return None
+        node = self.locate(ref, index, self.tracer.next_index)
+        node.value = tensor[index].item()
+        return node
+
+    def _explore(self, start: Node) -> list[Node]:
+        """All non-finite ancestors of the sink, oldest first."""
+        seen: dict[Any, Node] = {}
+        pending = [start]
+        seen[self._key(start)] = start
+        while pending and len(seen) < MAX_NODES:
+            node = pending.pop()
+            if node.record is None or node.record.info.entry:
+                continue
+            for read in reads(node.record, node.k, node.index):
+                found = self._nonfinite_in(node.record, read)
+                if found is None:
+                    continue
+                parent = self.locate(read.ref, found[0], node.record.index)
+                parent.value = found[1]
+                key = self._key(parent)
+                if key in seen:
+                    node.parents.append(seen[key])
+                else:
+                    seen[key] = parent
+                    node.parents.append(parent)
+                    pending.append(parent)
+        return sorted(seen.values(), key=lambda n: n.order)
+
+    @staticmethod
+    def _key(node: Node) -> Any:
+        if node.record is None:
+            return (id(node.ref.entry), node.index)
+        return (node.record.index, node.k, node.index)
+
+    def _nonfinite_in(
+        self, record: Record, read: Read
+    ) -> tuple[Index | None, float | complex | None] | None:
+        """The first non-finite element in what was read; index None when values are gone."""
+        if not (read.ref.dtype.is_floating_point or read.ref.dtype.is_complex):
+            return None
+        tensor = value_before(record, read)
+        if tensor is None:
+            tainted = any(ref.entry is read.ref.entry for ref in record.tainted_in or ())
+            return (None, None) if tainted else None
+        part = tensor[read.selection]
+        inner = first_nonfinite(part)
+        if inner is None:
+            return None
+        rest = iter(inner)
+        index = tuple(
+            i if isinstance(i, int) else (i.start or 0) + next(rest) for i in read.selection
+        )
+        return index, part[inner].item()
+
+    # ---- judging ------------------------------------------------------------------------
+
+    def _judge(self, node: Node) -> None:
+        """Computed, intended or uninitialised, given the verdict on what it came from."""
+        record = node.record
+        if record is None:
+            node.status, node.origin = "computed", node
+            return
+        if record.info.allocates:
+            node.status = "uninitialised"
+            return
+        if record.info.entry:
+            self._literal(node, meant=self._is_literal_call(record))
+            return
+        computed = [p for p in node.parents if p.status == "computed"]
+        if computed:
+            node.status = "computed"
+            origins = [p.origin for p in computed if p.origin is not None]
+            node.origin = min(origins, key=lambda n: n.order)
+            return
+        if any(p.status == "uninitialised" for p in node.parents):
+            node.status, node.origin = "computed", node
+            return
+        if not node.parents:
+            written = self._nonfinite_scalars(record)
+            if written and record.info.base in FILLS:
+                self._literal(node, meant=True)
+                return
+            if not written:
+                node.status, node.origin = "computed", node
+                return
+        value = self._value(node)
+        if value is None or _is_nan(value):  # an intended infinity was turned into NaN here
+            node.status, node.origin = "computed", node
+
+    def _literal(self, node: Node, *, meant: bool) -> None:
+        value = self._value(node)
+        if not meant or value is None or _is_nan(value):
+            node.status, node.origin = "computed", node
+
+    def _value(self, node: Node) -> float | complex | None:
+        if node.value is None and node.record is not None:
+            tensor = value_after(node.record, node.k)
+            if tensor is not None:
+                index = node.index if node.index is not None else first_nonfinite(tensor)
+                if index is not None:
+                    node.value = tensor[index].item()
+        return node.value
+
+    @staticmethod
+    def _is_literal_call(record: Record) -> bool:
+        """`torch.tensor(float("inf"))` is meant; `torch.from_numpy(table)` is data."""
+        if record.frames is None:
+            return False
+        site = site_of(record.frames)
+        return bool(LITERAL.search(site.expression or site.source))
+
+    @staticmethod
+    def _nonfinite_scalars(record: Record) -> list[float]:
+        names = record.info.arg_names
+        pairs = [(names[i], a) for i, a in enumerate(record.args)] + list(record.kwargs.items())
+        return [
+            a
+            for name, a in pairs
+            if isinstance(a, float) and a - a != 0 and name not in SETTINGS
+        ]
+
+    # ---- describing ---------------------------------------------------------------------
+
+    def _intended(self, harm: Harm, start: Node) -> Evidence | None:
+        """Every infinity was written on purpose. That is harm only where training stands on it."""
+        if harm.sink not in ("loss", "gradient", "parameter"):
+            return None
+        node, meant = start, start
+        while node.parents:
+            if node.record is not None and node.record.info.base in ("_log_softmax", "log", "xlogy"):
+                meant = node
+            node = node.parents[0]
+        if meant is start and start.record is not None and node.record is not None:
+            meant = node
+        return self._describe(harm, start, meant)
+
+    def _describe(self, harm: Harm, start: Node, origin: Node) -> Evidence:
+        path = self._path(start, origin)
+        frozen, kind = self.freezer.origin(origin, [p.record for p in path])
+        steps = [self.freezer.light(n) for n in path[1:]]
+        incomplete = None
+        if any(n.index is None for n in path if n.record is not None):
+            incomplete = "some values on the way were no longer in memory"
+        return Evidence(
+            sink=harm.sink,
+            subject=harm.subject,
+            step=harm.step,
+            origin=frozen,
+            origin_kind=kind,
+            path=tuple(steps),
+            sink_site=site_of(harm.frames) if harm.frames else None,
+            sink_value=real(self._value(start)),
+            effect=harm.effect,
+            message=harm.message,
+            parameter=harm.parameter,
+            hyper=harm.hyper,
+            incomplete=incomplete,
+        )
+
+    @staticmethod
+    def _path(start: Node, origin: Node) -> list[Node]:
+        """Nodes from the origin to the sink."""
+        path = [start]
+        node = start
+        while node is not origin and node.parents:
+            node = next(
+                (p for p in node.parents if p is origin or p.origin is origin), node.parents[0]
+            )
+            path.append(node)
+        return path[::-1]
+
+    def _raised(self, harm: Harm) -> Evidence | None:
+        """An operation refused finite input (a singular matrix, a negative probability)."""
+        record = harm.record
+        if record is None:
+            return None
+        record.outs = ()
+        frozen: OpRecord = self.freezer.full(record, 0, None)
+        return Evidence(
+            sink="exception",
+            subject=harm.subject,
+            step=harm.step,
+            origin=frozen,
+            origin_kind="raised",
+            sink_site=site_of(harm.frames) if harm.frames else frozen.site,
+            message=harm.message,
+        )
+
+
+def _is_nan(value: float | complex) -> bool:
+    return cmath.isnan(value)
+

@@ -1,0 +1,93 @@
+"""Tensor to `TensorStats`, and the fastest test for a non-finite value."""
+
+from __future__ import annotations
+
+import cmath
+
+import torch
+
+from whynan.model import TensorStats
+
+LOW = (torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz)
+
+
+def has_nonfinite(x: torch.Tensor) -> bool:
+    """Whether a floating or complex tensor holds a NaN or an infinity.
+
+    The sum is one pass at memory speed and inherits every non-finite element; only a sum that
+    is itself non-finite needs the exact look, because it may have overflowed. float16 overflows
+    at 65,504, so its range is asked for instead.
+    """
+    if x.dtype is torch.float16:
+        return x.numel() > 0 and _range_is_nonfinite(x)
+    if x.dtype in LOW:
+        x = x.to(torch.float32)
+    total = x.sum().item()
+    if isinstance(total, complex):
+        return not cmath.isfinite(total) and _exactly(torch.view_as_real(x.resolve_conj()))
+    return total - total != 0 and _exactly(x)
+
+
+def _range_is_nonfinite(x: torch.Tensor) -> bool:
+    low, high = torch.aminmax(x)
+    spread = high.item() - low.item()
+    return spread - spread != 0
+
+
+def _exactly(x: torch.Tensor) -> bool:
+    return not bool(torch.isfinite(x).all())
+
+
+def _dtype_name(x: torch.Tensor) -> str:
+    return str(x.dtype).removeprefix("torch.")
+
+
+@torch.no_grad()
+def stats_of(x: torch.Tensor) -> TensorStats:
+    """Count what matters in a tensor; the range is that of its finite values."""
+    shape, dtype, device = tuple(x.shape), _dtype_name(x), str(x.device)
+    if x.layout is not torch.strided or x.is_quantized:
+        return TensorStats(shape=shape, dtype=dtype, device=device)
+    x = x.detach()
+    if x.is_complex():
+        x = torch.view_as_real(x.resolve_conj())
+    if x.dtype in LOW:
+        x = x.to(torch.float32)
+    if x.numel() == 0 or x.dtype is torch.bool:
+        return TensorStats(shape=shape, dtype=dtype, device=device)
+    if not x.is_floating_point():
+        low, high = torch.aminmax(x)
+        return TensorStats(
+            shape=shape, dtype=dtype, device=device, min=float(low), max=float(high),
+            zeros=int((x == 0).sum()), negatives=int((x < 0).sum()),
+        )  # fmt: skip
+    finite = torch.isfinite(x)
+    kept = x if bool(finite.all()) else x[finite]
+    low_high = torch.aminmax(kept) if kept.numel() else None
+    return TensorStats(
+        shape=shape,
+        dtype=dtype,
+        device=device,
+        min=float(low_high[0]) if low_high else None,
+        max=float(low_high[1]) if low_high else None,
+        nan=int(torch.isnan(x).sum()),
+        posinf=int(torch.isposinf(x).sum()),
+        neginf=int(torch.isneginf(x).sum()),
+        zeros=int((x == 0).sum()),
+        negatives=int((x < 0).sum()),
+    )
+
+
+@torch.no_grad()
+def first_nonfinite(x: torch.Tensor, *, prefer_nan: bool = True) -> tuple[int, ...] | None:
+    """Index of the first NaN, else of the first infinity; None when all is finite."""
+    if x.numel() == 0 or not (x.is_floating_point() or x.is_complex()):
+        return None
+    x = x.detach()
+    masks = [torch.isnan(x), ~torch.isfinite(x)] if prefer_nan else [~torch.isfinite(x)]
+    for mask in masks:
+        flat = mask.reshape(-1)
+        if bool(flat.any()):
+            position = int(flat.to(torch.uint8).argmax())
+            return tuple(int(i) for i in torch.unravel_index(torch.tensor(position), x.shape))
+    return None

@@ -1,0 +1,132 @@
+"""Who wrote which bytes: tensor identity by storage, across views and in-place writes."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, NamedTuple
+
+import torch
+
+Index = tuple[int, ...]
+
+
+class Entry:
+    """One storage and its writers. A weak handle keeps its address from being reused."""
+
+    __slots__ = (
+        "cdata", "entered", "from_grad", "held", "leaf", "literal", "nbytes", "overflowed",
+        "partial", "source", "tainted", "weak", "writers",
+    )  # fmt: skip
+
+    def __init__(self, storage: torch.UntypedStorage) -> None:
+        self.cdata: int = storage._cdata
+        self.weak: int | None = storage._weak_ref()  # type: ignore[no-untyped-call]  # torch stub
+        self.nbytes: int = storage.nbytes()
+        self.tainted = False  # some element is, or may be, non-finite
+        self.partial = False  # not every byte was looked at: look at each slice that is read
+        self.overflowed = False  # holds an infinity that arithmetic made
+        self.from_grad = False  # is a leaf's gradient, or was computed from one outside autograd
+        self.leaf = False
+        self.literal = False
+        self.held: torch.UntypedStorage | None = None
+        self.entered: Any = None  # call site at which it came in from outside
+        self.source: str | None = None
+        self.writers: list[tuple[int, Ref]] = []
+
+    def storage(self) -> torch.UntypedStorage | None:
+        """The bytes, if anybody still keeps them."""
+        if self.held is not None:
+            return self.held
+        if self.weak is None:
+            return None
+        return torch.UntypedStorage._new_with_weak_ptr(self.weak)  # type: ignore[no-untyped-call, no-any-return]  # torch stub
+
+    def expired(self) -> bool:
+        return self.held is None and (
+            self.weak is None or torch.UntypedStorage._expired(self.weak)  # type: ignore[no-untyped-call]  # torch stub
+        )
+
+    def release(self) -> None:
+        if self.weak is not None:
+            torch.UntypedStorage._free_weak_ref(self.weak)  # type: ignore[no-untyped-call]  # torch stub
+            self.weak = None
+
+    def __del__(self) -> None:
+        self.release()
+
+
+class Ref(NamedTuple):
+    """One tensor as an operation saw it: a window onto a storage."""
+
+    entry: Entry
+    offset: int
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+
+    def tensor(self) -> torch.Tensor | None:
+        """The tensor itself, if its bytes are still there."""
+        storage = self.entry.storage()
+        if storage is None:
+            return None
+        window = torch.empty(0, dtype=self.dtype, device=storage.device)
+        try:
+            return window.set_(storage, self.offset, self.shape, self.stride)  # type: ignore[call-overload, no-any-return]  # torch stub
+        except RuntimeError:  # the storage was resized
+            return None
+
+    def position(self, index: Index) -> int:
+        """Where in the storage, in bytes, the element stands."""
+        element = self.offset + sum(i * s for i, s in zip(index, self.stride, strict=True))
+        return element * self.dtype.itemsize
+
+    def index_at(self, position: int) -> Index | None:
+        """Which element of this tensor stands at that byte; None when it has none there."""
+        rest = position // self.dtype.itemsize - self.offset
+        if rest < 0 or 0 in self.shape:
+            return None
+        index = [0] * len(self.shape)
+        for axis in sorted(range(len(self.shape)), key=lambda a: -self.stride[a]):
+            if self.shape[axis] > 1 and self.stride[axis] > 0:
+                index[axis] = min(rest // self.stride[axis], self.shape[axis] - 1)
+                rest -= index[axis] * self.stride[axis]
+        return tuple(index) if rest == 0 else None
+
+
+class Store:
+    """All storages met, and a byte budget of values kept alive for the explanation."""
+
+    def __init__(self, hold_bytes: int) -> None:
+        self.entries: dict[int, Entry] = {}
+        self.hold_bytes = hold_bytes
+        self._held: deque[Entry] = deque()
+        self._held_bytes = 0
+
+    def hold(self, entry: Entry, storage: torch.UntypedStorage) -> None:
+        """Keep these bytes until the budget is needed for newer ones."""
+        if entry.held is not None or entry.nbytes > self.hold_bytes // 8:
+            return
+        entry.held = storage
+        self._held.append(entry)
+        self._held_bytes += entry.nbytes
+        while self._held_bytes > self.hold_bytes:
+            oldest = self._held.popleft()
+            oldest.held = None
+            self._held_bytes -= oldest.nbytes
+
+    def let_go(self) -> None:
+        """Hold nothing any longer."""
+        for entry in self._held:
+            entry.held = None
+        self._held.clear()
+        self._held_bytes = 0
+
+    def forget_expired(self) -> None:
+        """Drop the entries whose bytes are gone."""
+        gone = [key for key, entry in self.entries.items() if entry.expired()]
+        for key in gone:
+            del self.entries[key]
+
+    def clear(self) -> None:
+        self.let_go()
+        self.entries.clear()

@@ -1,0 +1,473 @@
+"""Records every operation of a traced block: the hot path, kept short and straight."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from whynan.errors import StopRun
+from whynan.record.modules import ModuleTracker
+from whynan.record.ops import OpInfo, info_of
+from whynan.record.sites import Frames, capture, passes_through
+from whynan.record.stats import has_nonfinite
+from whynan.record.storages import Entry, Ref, Store
+
+ENGINE = torch.autograd.graph._engine_run_backward.__code__
+_node = torch._C._current_autograd_node
+_sequence = torch._C._autograd._get_sequence_nr
+_no_dispatch = torch._C._disabled_torch_dispatch_impl
+_strided = torch.strided
+_new_ref = tuple.__new__
+
+# An in-place operation destroys the operand that explains it. Small operands are always kept;
+# large ones only where the operation has a singular point or the type has little range.
+SMALL_NUMEL = 1 << 16
+SINGULAR = frozenset(
+    {"log", "log2", "log10", "log1p", "sqrt", "rsqrt", "reciprocal", "div", "pow", "acos", "asin",
+     "atanh", "acosh", "exp", "tan", "erfinv", "logit"}
+)  # fmt: skip
+MAX_RECORDS = 50_000
+HOLD_BYTES = 48 << 20
+KEEP_BYTES = 256 << 20
+
+
+class Record:
+    """One operation, with references to what it read and wrote."""
+
+    __slots__ = (
+        "args", "bad", "before", "derived", "frames", "func", "grad_enabled", "in_data", "in_optimizer",
+        "index", "info", "kept", "kwargs", "module", "node", "outs", "raised", "reads_grad",
+        "recomputed", "setup", "step", "tainted_in",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.node: str | None = None
+        self.bad: tuple[int, ...] = ()
+        self.before: dict[int, Any] | None = None
+        self.kept: tuple[Any, ...] = ()
+        self.raised: BaseException | None = None
+        self.recomputed = False
+        self.derived = False
+
+
+class Origin:
+    """Where an autograd node was made: what its backward operations are attributed to."""
+
+    __slots__ = ("frames", "module")
+
+    def __init__(self, frames: Frames | None, module: Any) -> None:
+        self.frames = frames
+        self.module = module
+
+
+class Local(threading.local):
+    """What differs from thread to thread."""
+
+    def __init__(self) -> None:
+        self.busy = 0  # whynan's own work, or torch printing a tensor: not the program's
+        self.data = 0  # inside a DataLoader
+        self.optimizer: torch.optim.Optimizer | None = None
+        self.made: dict[int, Origin] = {}  # by autograd sequence number
+
+
+class _Mode(TorchDispatchMode):
+    def __init__(self, tracer: Tracer) -> None:
+        super().__init__()
+        self.tracer = tracer
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        return self.tracer.dispatch(func, types, args, kwargs or {})
+
+
+class Tracer:
+    """Appends one `Record` for each operation and keeps track of non-finite storages."""
+
+    def __init__(self, modules: ModuleTracker, *, hold_bytes: int = HOLD_BYTES) -> None:
+        self.modules = modules
+        self.local = Local()
+        self.store = Store(hold_bytes)
+        self.records: dict[int, Record] = {}
+        self.next_index = 0
+        self.step = 0
+        self.active = False
+        self.began = False  # the setup part of the program is over
+        self.stopping = False  # another thread found harm and the run is to end
+        self.broken: str | None = None
+        self.last_raised: Record | None = None
+        self.leaves: dict[int, Any] = {}
+        self.on_read_out: Callable[[Record, Any], None] = lambda record, value: None
+        self.on_absorbed: Callable[[Record], None] = lambda record: None
+        self.on_step_back: Callable[[BaseException], None] = lambda error: None
+        self._keep: deque[tuple[Record, int]] = deque()
+        self._keep_bytes = 0
+
+    def mode(self) -> TorchDispatchMode:
+        return _Mode(self)
+
+    # ---- hot path -------------------------------------------------------------------
+
+    def dispatch(self, func: Any, types: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        local = self.local
+        if not self.active or local.busy:
+            return func(*args, **kwargs)
+        if self.stopping:
+            raise StopRun
+        if types and any(
+            getattr(t, "__torch_dispatch__", _no_dispatch) not in (_no_dispatch, _default_dispatch)
+            for t in types
+        ):
+            return NotImplemented  # a tensor subclass unpacks itself; its inner operations come here
+        info = info_of(func)
+        if info.ignored:
+            return func(*args, **kwargs)
+        try:
+            record = self._begin(func, info, args, kwargs)
+        except Exception as error:
+            self._step_aside(error)
+            return func(*args, **kwargs)
+        try:
+            out = func(*args, **kwargs)
+        except Exception as error:
+            record.raised = error
+            record.outs = ()
+            self.records[record.index] = record
+            self.last_raised = record
+            raise
+        if info.view:
+            return out
+        try:
+            self._end(record, info, args, kwargs, out)
+        except Exception as error:
+            self._step_aside(error)
+        if info.reads_out:
+            self.on_read_out(record, out)
+        return out
+
+    def _begin(self, func: Any, info: OpInfo, args: Any, kwargs: dict[str, Any]) -> Record:
+        record = Record()
+        record.index = self.next_index
+        self.next_index += 1
+        record.func = func
+        record.info = info
+        record.step = self.step
+        local = self.local
+        grad_enabled = torch.is_grad_enabled()
+        record.grad_enabled = grad_enabled
+        record.in_data = local.data > 0
+        record.in_optimizer = local.optimizer is not None and not grad_enabled
+        node = _node()
+        if node is None:
+            frames = capture(sys._getframe(3))
+            record.module = self.modules.running()
+        else:
+            frames = self._begin_backward(record, node)
+        record.frames = frames
+        if grad_enabled:
+            local.made.setdefault(_sequence() - 1, Origin(frames, record.module))
+        if info.view:
+            return record
+        record.reads_grad = False
+        tainted: list[Ref] | None = None
+        requires_grad = False
+        refs = []
+        for arg in args if not kwargs else (*args, *kwargs.values()):
+            if isinstance(arg, torch.Tensor):
+                ref = self._ref(arg)
+                if ref is not None:
+                    entry = ref[0]
+                    if entry.tainted:
+                        tainted = [ref] if tainted is None else [*tainted, ref]
+                    if entry.from_grad:
+                        record.reads_grad = True
+                    if arg.requires_grad:
+                        requires_grad = True
+                        if not entry.leaf and arg.is_leaf:
+                            self._meet_leaf(entry, arg)
+                refs.append(ref)
+            elif isinstance(arg, (list, tuple)) and arg and _holds_tensors(arg):
+                group = [self._ref(t) if isinstance(t, torch.Tensor) else None for t in arg]
+                for tensor, ref in zip(arg, group, strict=True):
+                    if ref is not None:
+                        if ref[0].tainted:
+                            tainted = [ref] if tainted is None else [*tainted, ref]
+                        if ref[0].from_grad:
+                            record.reads_grad = True
+                        if tensor.requires_grad:
+                            requires_grad = True
+                refs.append(group)
+            else:
+                refs.append(arg)
+        if requires_grad and grad_enabled and node is None:
+            self.began = True
+            record.reads_grad = False
+        record.setup = not self.began
+        record.tainted_in = tainted
+        if kwargs:
+            record.args = tuple(refs[: len(args)])
+            record.kwargs = dict(zip(kwargs, refs[len(args) :], strict=True))
+        else:
+            record.args = tuple(refs)
+            record.kwargs = kwargs
+        if info.write_args:
+            self._save_operands(record, info, args)
+        return record
+
+    def _begin_backward(self, record: Record, node: Any) -> Frames | None:
+        frame = sys._getframe(4)
+        frames = capture(frame, ENGINE)
+        record.node = node.name()
+        made = self.local.made.get(node._sequence_nr())
+        record.module = made.module if made is not None else None
+        if frames is None:
+            record.derived = True
+            if made is not None:
+                return made.frames
+            return capture(_below_engine(frame))
+        # A user's frame inside the engine: a custom backward, a hook, or a checkpoint's replay.
+        if passes_through(frame, "torch/utils/checkpoint.py", ENGINE):
+            record.recomputed = True
+            record.node = None
+            record.module = self.modules.running() or record.module
+        return frames
+
+    def _ref(self, tensor: torch.Tensor) -> Ref | None:
+        if tensor.layout is not _strided:
+            return None
+        try:
+            storage = tensor.untyped_storage()
+        except (NotImplementedError, RuntimeError):
+            return None
+        entry = self.store.entries.get(storage._cdata)
+        if entry is None:
+            entry = self._meet(tensor, storage)
+        elif entry.partial and not entry.tainted and _is_float(tensor):
+            entry.tainted = has_nonfinite(tensor.detach())
+        return _new_ref(
+            Ref, (entry, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype)
+        )
+
+    def _meet(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> Entry:
+        """First sight of a storage that nothing recorded made."""
+        entry = self.store.entries[storage._cdata] = Entry(storage)
+        if _is_float(tensor) and not tensor.is_meta:
+            size = tensor.numel() * tensor.element_size()
+            whole = entry.nbytes == size
+            entry.partial = not whole
+            entry.tainted = has_nonfinite(tensor.detach())
+        return entry
+
+    def _meet_leaf(self, entry: Entry, tensor: torch.Tensor) -> None:
+        entry.leaf = True
+        self.leaves[entry.cdata] = torch.utils.weak.TensorWeakRef(tensor)
+
+    def _save_operands(self, record: Record, info: OpInfo, args: Any) -> None:
+        if info.random or info.base in ("fill", "zero", "copy"):
+            return
+        for position in info.write_args:
+            if position >= len(args):
+                continue
+            arg = args[position]
+            saved: Any = None
+            if isinstance(arg, torch.Tensor):
+                saved = self._saved(info, arg, record.args[position])
+            elif isinstance(arg, (list, tuple)) and isinstance(record.args[position], list):
+                pairs = zip(arg, record.args[position], strict=True)
+                saved = [self._saved(info, tensor, ref) for tensor, ref in pairs]
+            if saved is not None:
+                record.before = record.before or {}
+                record.before[position] = saved
+
+    def _saved(self, info: OpInfo, tensor: Any, ref: Ref | None) -> torch.Tensor | None:
+        if ref is None or ref.entry.partial or not _is_float(tensor):
+            return None
+        small = tensor.numel() <= SMALL_NUMEL
+        if small or info.base in SINGULAR or tensor.element_size() < 4:
+            return tensor.detach().clone()  # type: ignore[no-any-return]  # Any in, Tensor out
+        return None
+
+    def _end(
+        self, record: Record, info: OpInfo, args: Any, kwargs: dict[str, Any], out: Any
+    ) -> None:
+        outs: list[Ref] = []
+        bad: list[int] = []
+        record.outs = outs
+        if info.mutates:
+            written = [args[i] for i in info.write_args if i < len(args)]
+            written += [kwargs[name] for name in info.write_kwargs if name in kwargs]
+            self._written(record, info, written, outs, bad)
+            # Some in-place operations also return something new (native_batch_norm's statistics).
+            if not isinstance(out, torch.Tensor) and out is not None:
+                seen = {id(t) for t in _flat(written)}
+                self._written(record, info, [t for t in _flat((out,)) if id(t) not in seen], outs, bad)
+        elif isinstance(out, torch.Tensor):
+            self._written(record, info, (out,), outs, bad)
+        elif isinstance(out, (tuple, list)):
+            self._written(record, info, out, outs, bad)
+        if not outs and not info.reads_out:
+            return
+        self.records[record.index] = record
+        if bad:
+            record.bad = tuple(bad)
+            self._suspect(record)
+        elif record.tainted_in:
+            self.on_absorbed(record)
+        if len(self.records) > MAX_RECORDS:
+            self.prune(keep_from=self.next_index - MAX_RECORDS // 2)
+
+    def _written(
+        self, record: Record, info: OpInfo, tensors: Any, outs: list[Ref], bad: list[int]
+    ) -> None:
+        entries = self.store.entries
+        for tensor in tensors:
+            if not isinstance(tensor, torch.Tensor):
+                if isinstance(tensor, (list, tuple)):
+                    self._written(record, info, tensor, outs, bad)
+                continue
+            if tensor.layout is not _strided or tensor.is_meta:
+                continue
+            storage = tensor.untyped_storage()
+            entry = entries.get(storage._cdata)
+            if entry is None:
+                entry = entries[storage._cdata] = Entry(storage)
+            elif not info.mutates and not info.entry and _is_alias(entry, record):
+                continue  # `_unsafe_view` and the like: new in the schema, old in memory
+            ref = _new_ref(
+                Ref, (entry, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype)
+            )
+            is_bad = False
+            whole = tensor.numel() * tensor.element_size() >= entry.nbytes
+            if info.allocates:
+                entry.partial = True
+                entry.tainted = False
+            elif _is_float(tensor):
+                is_bad = has_nonfinite(tensor.detach() if tensor.requires_grad else tensor)
+                if whole:
+                    entry.tainted = is_bad
+                    entry.partial = False
+                    entry.overflowed = False
+                elif is_bad:
+                    entry.tainted = True
+            elif whole:
+                entry.partial = False
+            if is_bad:
+                bad.append(len(outs))
+            if not entry.leaf:
+                entry.from_grad = record.reads_grad and record.node is None
+            entry.writers.append((record.index, ref))
+            outs.append(ref)
+            self.store.hold(entry, storage)
+
+    # ---- off the hot path -----------------------------------------------------------
+
+    def _suspect(self, record: Record) -> None:
+        """An output is non-finite: keep what explains it for as long as the budget allows."""
+        tainted = record.tainted_in
+        makes_it = not tainted
+        for position in record.bad:
+            entry = record.outs[position][0]
+            entry.overflowed = makes_it or any(ref[0].overflowed for ref in tainted or ())
+        kept = {ref[0].cdata: ref[0].storage() for ref in record_refs(record)}
+        record.kept = tuple(s for s in kept.values() if s is not None)
+        size = sum(s.nbytes() for s in record.kept)
+        self._keep.append((record, size))
+        self._keep_bytes += size
+        while self._keep_bytes > KEEP_BYTES and len(self._keep) > 1:
+            oldest, freed = self._keep.popleft()
+            oldest.kept = ()
+            self._keep_bytes -= freed
+
+    def _step_aside(self, error: BaseException) -> None:
+        """whynan's own failure never becomes the program's."""
+        self.active = False
+        self.broken = f"{type(error).__name__}: {error}"
+        self.on_step_back(error)
+
+    def end_of_step(self) -> None:
+        """A healthy step is over: forget it, but for what explains non-finite values that live on."""
+        self.step += 1
+        self.prune(keep_from=self.next_index)
+        for local_made in (self.local.made,):
+            if len(local_made) > MAX_RECORDS:
+                for key in list(local_made)[: len(local_made) // 2]:
+                    del local_made[key]
+
+    def prune(self, *, keep_from: int) -> None:
+        """Drop the records before `keep_from` that no living non-finite storage depends on."""
+        self.store.let_go()
+        while self._keep and self._keep[0][0].index < keep_from:
+            record, freed = self._keep.popleft()
+            record.kept = ()
+            self._keep_bytes -= freed
+        wanted: dict[int, Record] = {}
+        roots = [e for e in self.store.entries.values() if e.tainted and not e.expired()]
+        pending = [
+            (self.records[i], 0) for e in roots for i, _ in e.writers if i in self.records
+        ]
+        while pending:
+            record, depth = pending.pop()
+            if record.index in wanted or depth > 12 or len(wanted) > MAX_RECORDS // 4:
+                continue
+            wanted[record.index] = record
+            for ref in record_refs(record):
+                for i, _ in ref.entry.writers:
+                    if i in self.records and i <= record.index:
+                        pending.append((self.records[i], 0 if ref.entry.tainted else depth + 1))
+        self.records = {
+            i: r for i, r in self.records.items() if i >= keep_from or i in wanted
+        }
+        for entry in self.store.entries.values():
+            if entry.writers:
+                entry.writers = [w for w in entry.writers if w[0] in self.records]
+        self.store.forget_expired()
+        for key in [k for k, weak in self.leaves.items() if weak() is None]:
+            del self.leaves[key]
+
+
+_default_dispatch = torch.Tensor.__torch_dispatch__
+
+
+def _is_float(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
+def _holds_tensors(arg: Any) -> bool:
+    return any(isinstance(item, torch.Tensor) for item in arg)
+
+
+def _flat(items: Any) -> list[torch.Tensor]:
+    flat: list[torch.Tensor] = []
+    for item in items:
+        if isinstance(item, torch.Tensor):
+            flat.append(item)
+        elif isinstance(item, (list, tuple)):
+            flat += _flat(item)
+    return flat
+
+
+def _is_alias(entry: Entry, record: Record) -> bool:
+    return any(ref.entry is entry for ref in record_refs(record))
+
+
+def record_refs(record: Record) -> list[Ref]:
+    """Every tensor the operation read, in the order of its arguments."""
+    refs = []
+    for arg in (*record.args, *record.kwargs.values()):
+        if isinstance(arg, Ref):
+            refs.append(arg)
+        elif isinstance(arg, list):
+            refs += [item for item in arg if isinstance(item, Ref)]
+    return refs
+
+
+def _below_engine(frame: Any) -> Any:
+    while frame is not None and frame.f_code is not ENGINE:
+        frame = frame.f_back
+    return frame

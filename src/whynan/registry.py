@@ -1,0 +1,73 @@
+"""The one table of rules: what each catches, and the function that proves it."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from whynan.model import Evidence, Finding, OpRecord
+
+Check = Callable[[OpRecord, Evidence], Finding | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One failure family."""
+
+    code: str
+    slug: str
+    mechanism: str
+    kinds: frozenset[str]
+    ops: frozenset[str]  # empty: any operation
+    check: Check
+    module: str
+
+    @property
+    def text(self) -> str:
+        """The rule's page: the documentation of its file."""
+        return importlib.import_module(self.module).__doc__ or ""
+
+    @property
+    def title(self) -> str:
+        return self.text.strip().splitlines()[0].rstrip(".")
+
+
+_rules: dict[str, Rule] = {}
+
+
+def rule(
+    code: str,
+    slug: str,
+    mechanism: str,
+    *,
+    ops: tuple[str, ...] = (),
+    kinds: tuple[str, ...] = ("operation",),
+) -> Callable[[Check], Check]:
+    """Enter a check into the table; rules are tried in the order of their codes."""
+
+    def enter(check: Check) -> Check:
+        taken = [r for r in _rules.values() if slug == r.slug or code == r.code]
+        if taken:
+            raise ValueError(f"{code} {slug} clashes with {taken[0].code} {taken[0].slug}")
+        _rules[code] = Rule(
+            code=code,
+            slug=slug,
+            mechanism=mechanism,
+            kinds=frozenset(kinds),
+            ops=frozenset(ops),
+            check=check,
+            module=check.__module__,
+        )
+        return check
+
+    return enter
+
+
+def rules() -> list[Rule]:
+    """Every rule, by code; the files in `diagnose/rules/` are found, not listed."""
+    package = importlib.import_module("whynan.diagnose.rules")
+    for info in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"whynan.diagnose.rules.{info.name}")
+    return [_rules[code] for code in sorted(_rules)]

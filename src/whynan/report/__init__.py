@@ -1,0 +1,1 @@
+"""Draws a story: terminal and JSON."""

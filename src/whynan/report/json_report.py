@@ -1,0 +1,148 @@
+"""The report as strict JSON, schema `whynan.report/1`."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from whynan.diagnose.naming import call_of
+from whynan.explain.snippet import shown_path
+from whynan.model import Anomaly, Diagnosis, Link, Operand, Site, kind_of
+
+SCHEMA = "whynan.report/1"
+
+
+def report(diagnosis: Diagnosis) -> dict[str, Any]:
+    """The whole contract as plain values."""
+    return {
+        "schema": SCHEMA,
+        "outcome": diagnosis.outcome,
+        "script": diagnosis.script,
+        "steps": diagnosis.steps,
+        "mode": diagnosis.mode,
+        "reproduced": diagnosis.reproduced,
+        "versions": dict(diagnosis.versions),
+        "anomalies": [_anomaly(a) for a in diagnosis.anomalies],
+        "history": [
+            {"step": r.step, "loss": r.loss, "grad_max": r.grad_max, "lr": r.lr}
+            for r in diagnosis.history
+        ],
+        "notes": list(diagnosis.notes),
+    }
+
+
+def _anomaly(anomaly: Anomaly) -> dict[str, Any]:
+    evidence, finding, origin = anomaly.evidence, anomaly.finding, anomaly.origin
+    out = origin.outputs[0] if origin.outputs else None
+    value = origin.value if origin.value is not None else evidence.sink_value
+    return {
+        "value": kind_of(value) if value is not None else "nan",
+        "phase": origin.phase,
+        "step": origin.step,
+        "rank": 0,
+        "sink": evidence.sink,
+        "subject": evidence.subject,
+        "location": _site(origin.site),
+        "caller": _site(origin.site.caller) if origin.site and origin.site.caller else None,
+        "module": origin.module,
+        "op": origin.op,
+        "call": call_of(origin),
+        "node": origin.node,
+        "code": finding.code,
+        "mechanism": finding.mechanism,
+        "causes": [{"code": c.code, "evidence": c.evidence} for c in finding.causes],
+        "count": out.stats.nonfinite if out and out.stats else None,
+        "numel": out.stats.count if out and out.stats else None,
+        "first_index": list(out.index) if out and out.index is not None else None,
+        "sample": None,
+        "operands": [_operand(o) for o in origin.inputs],
+        "chain": [_link(link) for link in anomaly.chain],
+        "headline": finding.headline,
+        "explanation": " ".join(_sentence(t) for t in (*finding.observed, *finding.inferred, *finding.unknown)),
+        "observed": list(finding.observed),
+        "inferred": list(finding.inferred),
+        "unknown": [*finding.unknown, *([evidence.incomplete] if evidence.incomplete else [])],
+        "effect": evidence.effect,
+        "parameter": evidence.parameter,
+        "fixes": [
+            {"kind": f.kind, "title": f.title, "patch": f.patch, "verdict": f.verdict, "evidence": f.evidence}
+            for f in finding.fixes
+        ],
+    }  # fmt: skip
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + "."
+
+
+def _site(site: Site | None) -> dict[str, Any] | None:
+    if site is None:
+        return None
+    return {
+        "file": shown_path(site.file),
+        "line": site.line,
+        "end_line": site.end_line,
+        "column": site.column,
+        "end_column": site.end_column,
+        "function": site.function,
+        "source": site.source,
+    }
+
+
+def _operand(operand: Operand) -> dict[str, Any]:
+    stats = operand.stats
+    return {
+        "role": operand.role,
+        "name": operand.name,
+        "shape": list(stats.shape) if stats else None,
+        "dtype": stats.dtype if stats else None,
+        "min": stats.min if stats else None,
+        "max": stats.max if stats else None,
+        "nan": stats.nan if stats else None,
+        "inf": stats.inf if stats else None,
+        "zeros": stats.zeros if stats else None,
+        "value": operand.value,
+        "source": operand.source,
+    }
+
+
+def _link(link: Link) -> dict[str, Any]:
+    return {
+        "location": _site(link.site),
+        "op": link.op,
+        "value": link.value,
+        "note": link.note,
+        "role": link.role,
+    }
+
+
+def strict(value: Any) -> Any:
+    """JSON has no NaN: non-finite numbers become the strings the contract names."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return kind_of(value)
+    if isinstance(value, dict):
+        return {key: strict(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [strict(item) for item in value]
+    return value
+
+
+def dumps(diagnosis: Diagnosis) -> str:
+    return json.dumps(strict(report(diagnosis)), indent=2, allow_nan=False) + "\n"
+
+
+def write(diagnosis: Diagnosis, path: Path) -> None:
+    """Atomically: a reader sees the old report or the new one, never half of one."""
+    text = dumps(diagnosis)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,114 @@
+"""A diagnosis as text of 80 columns, in colour only on a terminal."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import IO
+
+from rich.console import Console
+from rich.text import Text
+
+from whynan.explain.snippet import Row
+from whynan.explain.story import Story
+
+WIDTH = 80
+STYLES = {
+    "observed": "cyan", "where": "dim", "inferred": "yellow", "unknown": "magenta", "path": "cyan",
+}  # fmt: skip
+
+
+def draw(stories: Sequence[Story], notes: Sequence[str] = ()) -> list[Text]:
+    """All stories as styled lines."""
+    lines: list[Text] = []
+    for story in stories:
+        lines += [*_draw_story(story), Text("")]
+    lines += [Text(f"note: {note}", style="yellow") for note in notes]
+    return lines
+
+
+def _draw_story(story: Story) -> list[Text]:
+    gutter = max([len(str(row.number)) for row in story.rows if row.number] or [2])
+    bar = f"{' ' * gutter} |"
+    head = textwrap.wrap(f"error[{story.code}]: {story.headline}", WIDTH, subsequent_indent="  ")
+    lines = [Text(part, style="bold red" if i == 0 else "bold") for i, part in enumerate(head)]
+    lines.append(Text(f"{' ' * gutter}--> {story.place}", style="blue"))
+    if story.rows:
+        lines.append(Text(bar, style="blue"))
+        for row in story.rows:
+            lines += _draw_row(row, gutter)
+        lines.append(Text(bar, style="blue"))
+    for fact in story.facts:
+        lines += _labelled(f"{' ' * gutter} = {fact.label}: ", fact.text, STYLES.get(fact.label, "green"))
+    lines += _draw_chain(story, gutter)
+    for fix in story.fixes:
+        lines += _labelled("help: ", fix.title, "bold green")
+    if story.fixes:
+        lines += _labelled(f"{' ' * gutter} = ", story.fixes[0].evidence, "dim")
+    return lines
+
+
+def _draw_row(row: Row, gutter: int) -> list[Text]:
+    if row.kind == "gap":
+        return [Text(f"{' ' * gutter} {row.text}", style="blue")]
+    number = str(row.number or "").rjust(gutter)
+    prefix = Text(f"{number} | ", style="blue")
+    room = WIDTH - gutter - 3
+    if row.kind == "source":
+        return [prefix + Text(row.text)]
+    style = "bold red" if row.kind == "origin" else "cyan"
+    if len(row.text) <= room:
+        return [prefix + Text(row.text, style=style)]
+    marks, _, label = row.text.lstrip().partition(" ")
+    indent = len(row.text) - len(row.text.lstrip())
+    if len(label) + 2 <= room - min(indent, 8):
+        start = min(indent, room - len(label))
+        return [
+            prefix + Text(" " * indent + marks, style=style),
+            prefix + Text(" " * start + label, style=style),
+        ]
+    wrapped = textwrap.wrap(label, room - 4)
+    return [
+        prefix + Text(" " * indent + marks, style=style),
+        *[prefix + Text("    " + part, style=style) for part in wrapped],
+    ]
+
+
+def _labelled(label: str, text: str, style: str) -> list[Text]:
+    indent = " " * min(len(label), 12)
+    wrapped = textwrap.wrap(text, WIDTH - len(label)) or [""]
+    first, rest = wrapped[0], " ".join(wrapped[1:])
+    lines = [Text.assemble((label, style), first)]
+    lines += [Text(indent + part) for part in textwrap.wrap(rest, WIDTH - len(indent))]
+    return lines
+
+
+def _draw_chain(story: Story, gutter: int) -> list[Text]:
+    if not story.chain:
+        return []
+    lines = [Text(f"{' ' * gutter} = path:", style="cyan")]
+    widths = [max(len(row[i]) for row in story.chain) for i in range(3)]
+    widths = [min(w, cap) for w, cap in zip(widths, (28, 22, 12), strict=True)]
+    for place, op, value, note in story.chain:
+        text = f"{' ' * gutter}     {_fit(place, widths[0])}  {_fit(op, widths[1])}  {value.rjust(widths[2])}"
+        room = WIDTH - len(text) - 2
+        shown = note if len(note) <= room else note[: max(0, room - 3)] + "..."
+        style = "bold red" if note == "origin" else ""
+        lines.append(Text(f"{text}  {shown}".rstrip(), style=style))
+    return lines
+
+
+def _fit(text: str, width: int) -> str:
+    return text.ljust(width) if len(text) <= width else "..." + text[-(width - 3) :]
+
+
+def to_text(lines: Sequence[Text]) -> str:
+    """Without colour."""
+    return "".join(f"{line.plain}\n" for line in lines)
+
+
+def write(lines: Sequence[Text], stream: IO[str]) -> None:
+    """To a stream; rich decides about colour (terminal, NO_COLOR)."""
+    console = Console(file=stream, highlight=False, soft_wrap=True, emoji=False, markup=False)
+    for line in lines:
+        console.print(line)
