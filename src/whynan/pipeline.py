@@ -155,12 +155,18 @@ class Run:
     # ---- while it runs ----------------------------------------------------------------
 
     def _start(self) -> None:
-        from whynan.record.session import Session
+        """Called right after the program imported torch."""
+        try:
+            from whynan.record.session import Session
 
-        self.session = Session(on_evidence=self._found)
-        self.session.tracer.on_step_back = self._aside
-        self.session.sinks.on_step = self._stepped
-        self.session.start()
+            session = Session(on_evidence=self._found)
+            session.tracer.on_step_back = self._aside
+            session.sinks.on_step = self._stepped
+            session.start()
+        except Exception as error:
+            self._aside(error)
+        else:
+            self.session = session
 
     def _found(self, evidence: Evidence) -> None:
         assert self.session is not None

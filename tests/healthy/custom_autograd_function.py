@@ -52,9 +52,8 @@ class Compander(nn.Module):
 net = Compander()
 opt = torch.optim.Adam(net.parameters(), lr=5e-3)
 x = torch.randn(48, 6)
-y = x.abs().sum(dim=1, keepdim=True)
 for i in range(25):
-    loss = nn.functional.mse_loss(net(x), y)
+    loss = nn.functional.mse_loss(net(x), x.abs().sum(dim=1, keepdim=True))
     opt.zero_grad()
     loss.backward()
     opt.step()

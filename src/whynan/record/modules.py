@@ -92,7 +92,7 @@ class ModuleTracker:
                 for name, tensor in items:
                     if (
                         torch._C._has_storage(tensor)
-                        and tensor.untyped_storage()._cdata == cdata
+                        and torch._C._storage_id(tensor) == cdata
                     ):
                         return kind, clean(name)
         return None

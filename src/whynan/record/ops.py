@@ -37,6 +37,9 @@ class OpInfo:
     )  # fmt: skip
 
     def __init__(self, func: Any) -> None:
+        if not hasattr(func, "_schema"):  # a higher-order operator: runs whole, unrecorded
+            self.name, self.ignored = str(func), True
+            return
         schema = func._schema
         self.namespace: str = func.namespace
         self.name = f"{func.namespace}.{func._opname}.{func._overloadname}"

@@ -90,7 +90,7 @@ class Sinks:
             handle.remove()
         self._handles = []
         self.modules.remove()
-        self.tracer.store.clear()
+        self.tracer.clear()
 
     # ---- reporting ------------------------------------------------------------------
 
@@ -138,7 +138,7 @@ class Sinks:
             return values is not None and has_nonfinite(values)
         if not (tensor.is_floating_point() or tensor.is_complex()) or tensor.is_meta:
             return False
-        entry = self.tracer.store.entries.get(tensor.untyped_storage()._cdata)
+        entry = self.tracer.entry_of(tensor)
         if entry is not None and not entry.tainted and not entry.partial:
             return False
         return has_nonfinite(tensor.detach())
@@ -169,7 +169,7 @@ class Sinks:
         self._check("loss", [("loss", t) for t in tensors], frames)
 
     def _is_scaled(self, tensor: torch.Tensor) -> bool:
-        entry = self.tracer.store.entries.get(tensor.untyped_storage()._cdata)
+        entry = self.tracer.entry_of(tensor)
         if entry is None or not entry.writers:
             return False
         record = self.tracer.records.get(entry.writers[-1][0])
@@ -177,12 +177,11 @@ class Sinks:
         return inside is not None and inside.co_qualname.startswith("GradScaler.scale")
 
     def _after_backward(self) -> None:
-        entries = self.tracer.store.entries
-        for weak in list(self.tracer.leaves.values()):
+        for weak in list(self.tracer.local.leaves.values()):
             leaf = weak()
             grad = None if leaf is None else leaf.grad
             if grad is not None and grad.layout is torch.strided:
-                entry = entries.get(grad.untyped_storage()._cdata)
+                entry = self.tracer.entry_of(grad)
                 if entry is not None:
                     entry.from_grad = True
 
@@ -267,7 +266,7 @@ class Sinks:
             for name, buffer in root.named_buffers():
                 if not torch._C._has_storage(buffer) or not buffer.is_floating_point():
                     continue
-                entry = self.tracer.store.entries.get(buffer.untyped_storage()._cdata)
+                entry = self.tracer.entry_of(buffer)
                 if entry is None or not entry.tainted:
                     continue
                 records = [self.tracer.records.get(i) for i, _ in entry.writers]
@@ -331,7 +330,7 @@ class Sinks:
         if harm is None:
             return
         deals = record.info.base in LOOKS or any(o.dtype.is_floating_point for o in record.outs)
-        storages = {t.untyped_storage()._cdata for t in harm.tensors}
+        storages = {torch._C._storage_id(t) for t in harm.tensors}
         if deals and any(ref.entry.cdata in storages for ref in record.tainted_in or ()):
             self._pending_output = None
 
@@ -445,7 +444,7 @@ class Sinks:
 
     def _check_leaves(self) -> None:
         named = []
-        for weak in self.tracer.leaves.values():
+        for weak in self.tracer.local.leaves.values():
             leaf = weak()
             if leaf is not None and leaf.grad is not None:
                 named.append((f"gradient of {self._label('a leaf tensor', leaf)}", leaf.grad))

@@ -206,6 +206,7 @@ class Slicer:
         if not node.parents:
             written = self._nonfinite_scalars(record)
             if written and record.info.base in FILLS:
+                node.value = written[0]
                 self._literal(node, meant=True)
                 return
             if not written:

@@ -93,40 +93,29 @@ class Ref(NamedTuple):
         return tuple(index) if rest == 0 else None
 
 
-class Store:
-    """All storages met, and a byte budget of values kept alive for the explanation."""
+class Holder:
+    """Values that one thread keeps alive for the explanation, within a byte budget."""
 
-    def __init__(self, hold_bytes: int) -> None:
-        self.entries: dict[int, Entry] = {}
-        self.hold_bytes = hold_bytes
-        self._held: deque[Entry] = deque()
-        self._held_bytes = 0
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self._entries: deque[Entry] = deque()
+        self._bytes = 0
 
     def hold(self, entry: Entry, storage: torch.UntypedStorage) -> None:
         """Keep these bytes until the budget is needed for newer ones."""
-        if entry.held is not None or entry.nbytes > self.hold_bytes // 8:
+        if entry.held is not None or entry.nbytes > self.max_bytes // 8:
             return
         entry.held = storage
-        self._held.append(entry)
-        self._held_bytes += entry.nbytes
-        while self._held_bytes > self.hold_bytes:
-            oldest = self._held.popleft()
+        self._entries.append(entry)
+        self._bytes += entry.nbytes
+        while self._bytes > self.max_bytes:
+            oldest = self._entries.popleft()
             oldest.held = None
-            self._held_bytes -= oldest.nbytes
+            self._bytes -= oldest.nbytes
 
     def let_go(self) -> None:
         """Hold nothing any longer."""
-        for entry in self._held:
+        for entry in self._entries:
             entry.held = None
-        self._held.clear()
-        self._held_bytes = 0
-
-    def forget_expired(self) -> None:
-        """Drop the entries whose bytes are gone."""
-        gone = [key for key, entry in self.entries.items() if entry.expired()]
-        for key in gone:
-            del self.entries[key]
-
-    def clear(self) -> None:
-        self.let_go()
-        self.entries.clear()
+        self._entries.clear()
+        self._bytes = 0

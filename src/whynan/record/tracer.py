@@ -16,7 +16,7 @@ from whynan.record.modules import ModuleTracker
 from whynan.record.ops import OpInfo, info_of
 from whynan.record.sites import Frames, capture, passes_through
 from whynan.record.stats import has_nonfinite
-from whynan.record.storages import Entry, Ref, Store
+from whynan.record.storages import Entry, Holder, Ref
 
 ENGINE = torch.autograd.graph._engine_run_backward.__code__
 _node = torch._C._current_autograd_node
@@ -24,6 +24,7 @@ _sequence = torch._C._autograd._get_sequence_nr
 _no_dispatch = torch._C._disabled_torch_dispatch_impl
 _strided = torch.strided
 _new_ref = tuple.__new__
+_storage_id = torch._C._storage_id
 
 # An in-place operation destroys the operand that explains it. Small operands are always kept;
 # large ones only where the operation has a singular point or the type has little range.
@@ -43,7 +44,7 @@ class Record:
     __slots__ = (
         "args", "bad", "before", "derived", "frames", "func", "grad_enabled", "in_data", "in_optimizer",
         "index", "info", "kept", "kwargs", "module", "node", "outs", "raised", "reads_grad",
-        "recomputed", "setup", "step", "tainted_in",
+        "recomputed", "setup", "step", "tainted_in", "thread",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -69,14 +70,26 @@ class Origin:
 class Local(threading.local):
     """What differs from thread to thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, hold_bytes: int) -> None:
         self.busy = 0  # whynan's own work, or torch printing a tensor: not the program's
         self.data = 0  # inside a DataLoader
         self.optimizer: torch.optim.Optimizer | None = None
         self.made: dict[int, Origin] = {}  # by autograd sequence number
+        # Another thread's tensors must not be touched while that thread computes.
+        self.thread = threading.get_ident()
+        self.holder = Holder(hold_bytes)
+        self.leaves: dict[int, Any] = {}
+        self.kept: deque[tuple[Record, int]] = deque()
+        self.kept_bytes = 0
 
 
 class _Mode(TorchDispatchMode):
+    supports_higher_order_operators = True  # else torch refuses to run them under any mode
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # torch would wrap the hot path twice and import all of torch._dynamo
+
     def __init__(self, tracer: Tracer) -> None:
         super().__init__()
         self.tracer = tracer
@@ -92,8 +105,8 @@ class Tracer:
 
     def __init__(self, modules: ModuleTracker, *, hold_bytes: int = HOLD_BYTES) -> None:
         self.modules = modules
-        self.local = Local()
-        self.store = Store(hold_bytes)
+        self.local = Local(hold_bytes)
+        self.entries: dict[int, Entry] = {}  # by the address of the storage
         self.records: dict[int, Record] = {}
         self.next_index = 0
         self.step = 0
@@ -102,15 +115,23 @@ class Tracer:
         self.stopping = False  # another thread found harm and the run is to end
         self.broken: str | None = None
         self.last_raised: Record | None = None
-        self.leaves: dict[int, Any] = {}
         self.on_read_out: Callable[[Record, Any], None] = lambda record, value: None
         self.on_absorbed: Callable[[Record], None] = lambda record: None
         self.on_step_back: Callable[[BaseException], None] = lambda error: None
-        self._keep: deque[tuple[Record, int]] = deque()
-        self._keep_bytes = 0
 
     def mode(self) -> TorchDispatchMode:
         return _Mode(self)
+
+    def entry_of(self, tensor: torch.Tensor) -> Entry | None:
+        """What is known about a tensor's storage."""
+        return self.entries.get(_storage_id(tensor))
+
+    def clear(self) -> None:
+        """Let go of everything."""
+        self.local.holder.let_go()
+        self.local.kept.clear()
+        self.records = {}
+        self.entries = {}
 
     # ---- hot path -------------------------------------------------------------------
 
@@ -159,6 +180,7 @@ class Tracer:
         record.info = info
         record.step = self.step
         local = self.local
+        record.thread = local.thread
         grad_enabled = torch.is_grad_enabled()
         record.grad_enabled = grad_enabled
         record.in_data = local.data > 0
@@ -239,24 +261,24 @@ class Tracer:
         return frames
 
     def _ref(self, tensor: torch.Tensor) -> Ref | None:
-        if tensor.layout is not _strided:
-            return None
+        if tensor.layout is not _strided or tensor._is_zerotensor():
+            return None  # a zero tensor of forward-mode autograd has no memory at all
         try:
-            storage = tensor.untyped_storage()
+            entry = self.entries.get(_storage_id(tensor))
         except (NotImplementedError, RuntimeError):
             return None
-        entry = self.store.entries.get(storage._cdata)
         if entry is None:
-            entry = self._meet(tensor, storage)
+            entry = self._meet(tensor)
         elif entry.partial and not entry.tainted and _is_float(tensor):
             entry.tainted = has_nonfinite(tensor.detach())
         return _new_ref(
             Ref, (entry, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype)
         )
 
-    def _meet(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> Entry:
+    def _meet(self, tensor: torch.Tensor) -> Entry:
         """First sight of a storage that nothing recorded made."""
-        entry = self.store.entries[storage._cdata] = Entry(storage)
+        entry = Entry(tensor.untyped_storage())
+        self.entries[entry.cdata] = entry
         if _is_float(tensor) and not tensor.is_meta:
             size = tensor.numel() * tensor.element_size()
             whole = entry.nbytes == size
@@ -266,7 +288,7 @@ class Tracer:
 
     def _meet_leaf(self, entry: Entry, tensor: torch.Tensor) -> None:
         entry.leaf = True
-        self.leaves[entry.cdata] = torch.utils.weak.TensorWeakRef(tensor)
+        self.local.leaves[entry.cdata] = torch.utils.weak.TensorWeakRef(tensor)
 
     def _save_operands(self, record: Record, info: OpInfo, args: Any) -> None:
         if info.random or info.base in ("fill", "zero", "copy"):
@@ -325,13 +347,14 @@ class Tracer:
     def _written(
         self, record: Record, info: OpInfo, tensors: Any, outs: list[Ref], bad: list[int]
     ) -> None:
-        entries = self.store.entries
+        entries = self.entries
+        holder = self.local.holder
         for tensor in tensors:
             if not isinstance(tensor, torch.Tensor):
                 if isinstance(tensor, (list, tuple)):
                     self._written(record, info, tensor, outs, bad)
                 continue
-            if tensor.layout is not _strided or tensor.is_meta:
+            if tensor.layout is not _strided or tensor.is_meta or tensor._is_zerotensor():
                 continue
             storage = tensor.untyped_storage()
             entry = entries.get(storage._cdata)
@@ -363,7 +386,7 @@ class Tracer:
                 entry.from_grad = record.reads_grad and record.node is None
             entry.writers.append((record.index, ref))
             outs.append(ref)
-            self.store.hold(entry, storage)
+            holder.hold(entry, storage)
 
     # ---- off the hot path -----------------------------------------------------------
 
@@ -377,12 +400,17 @@ class Tracer:
         kept = {ref[0].cdata: ref[0].storage() for ref in record_refs(record)}
         record.kept = tuple(s for s in kept.values() if s is not None)
         size = sum(s.nbytes() for s in record.kept)
-        self._keep.append((record, size))
-        self._keep_bytes += size
-        while self._keep_bytes > KEEP_BYTES and len(self._keep) > 1:
-            oldest, freed = self._keep.popleft()
-            oldest.kept = ()
-            self._keep_bytes -= freed
+        local = self.local
+        local.kept.append((record, size))
+        local.kept_bytes += size
+        while local.kept_bytes > KEEP_BYTES and len(local.kept) > 1:
+            self._let_go_oldest(local)
+
+    @staticmethod
+    def _let_go_oldest(local: Local) -> None:
+        record, size = local.kept.popleft()
+        record.kept = ()
+        local.kept_bytes -= size
 
     def _step_aside(self, error: BaseException) -> None:
         """whynan's own failure never becomes the program's."""
@@ -394,41 +422,49 @@ class Tracer:
         """A healthy step is over: forget it, but for what explains non-finite values that live on."""
         self.step += 1
         self.prune(keep_from=self.next_index)
-        for local_made in (self.local.made,):
-            if len(local_made) > MAX_RECORDS:
-                for key in list(local_made)[: len(local_made) // 2]:
-                    del local_made[key]
+        made = self.local.made
+        if len(made) > MAX_RECORDS:
+            for key in list(made)[: len(made) // 2]:
+                del made[key]
 
     def prune(self, *, keep_from: int) -> None:
-        """Drop the records before `keep_from` that no living non-finite storage depends on."""
-        self.store.let_go()
-        while self._keep and self._keep[0][0].index < keep_from:
-            record, freed = self._keep.popleft()
-            record.kept = ()
-            self._keep_bytes -= freed
-        wanted: dict[int, Record] = {}
-        roots = [e for e in self.store.entries.values() if e.tainted and not e.expired()]
-        pending = [
-            (self.records[i], 0) for e in roots for i, _ in e.writers if i in self.records
-        ]
-        while pending:
-            record, depth = pending.pop()
-            if record.index in wanted or depth > 12 or len(wanted) > MAX_RECORDS // 4:
-                continue
-            wanted[record.index] = record
-            for ref in record_refs(record):
-                for i, _ in ref.entry.writers:
-                    if i in self.records and i <= record.index:
-                        pending.append((self.records[i], 0 if ref.entry.tainted else depth + 1))
-        self.records = {
-            i: r for i, r in self.records.items() if i >= keep_from or i in wanted
+        """Drop this thread's records before `keep_from`, but for those that explain a
+        non-finite value that is still alive."""
+        local = self.local
+        local.holder.let_go()
+        while local.kept and local.kept[0][0].index < keep_from:
+            self._let_go_oldest(local)
+        entries = list(self.entries.values())
+        wanted = self._explaining([e for e in entries if e.tainted and not e.expired()])
+        mine = local.thread
+        records = {
+            i: r
+            for i, r in list(self.records.items())
+            if i >= keep_from or r.thread != mine or i in wanted
         }
-        for entry in self.store.entries.values():
+        self.records = records
+        for entry in entries:
             if entry.writers:
-                entry.writers = [w for w in entry.writers if w[0] in self.records]
-        self.store.forget_expired()
-        for key in [k for k, weak in self.leaves.items() if weak() is None]:
-            del self.leaves[key]
+                entry.writers = [w for w in entry.writers if w[0] in records]
+            if not entry.writers and entry.expired():
+                self.entries.pop(entry.cdata, None)
+        for key in [k for k, weak in local.leaves.items() if weak() is None]:
+            del local.leaves[key]
+
+    def _explaining(self, roots: list[Entry]) -> set[int]:
+        """The records that these storages came from: all non-finite ones, some before them."""
+        wanted: set[int] = set()
+        pending = [(i, 0) for entry in roots for i, _ in entry.writers]
+        while pending:
+            index, depth = pending.pop()
+            record = self.records.get(index)
+            if record is None or index in wanted or depth > 12 or len(wanted) > MAX_RECORDS // 4:
+                continue
+            wanted.add(index)
+            for ref in record_refs(record):
+                next_depth = 0 if ref.entry.tainted else depth + 1
+                pending += [(i, next_depth) for i, _ in ref.entry.writers if i < index]
+        return wanted
 
 
 _default_dispatch = torch.Tensor.__torch_dispatch__

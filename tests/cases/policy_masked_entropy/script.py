@@ -55,7 +55,7 @@ def main():
     torch.manual_seed(0)
     env, policy = GridEnv(7, torch.Generator().manual_seed(0)), Policy()
     opt = torch.optim.Adam(policy.parameters(), lr=0.01)
-    for episode in range(12):
+    for episode in range(7):
         ro, obs = Rollout(), env.reset()
         for _ in range(3 + episode // 2):
             legal = env.legal()

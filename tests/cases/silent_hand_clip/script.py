@@ -44,7 +44,7 @@ for sweep in range(2):
         with torch.no_grad():
             goal = reward[idx] + 0.99 * target(following[idx]).max(1).values
         value = online(obs[idx]).gather(1, action[idx]).squeeze(1)
-        loss = F.mse_loss(value, goal)
+        loss = F.mse_loss(value, goal, reduction="sum")
         optimizer.zero_grad()
         loss.backward()
         rescale_gradients(list(online.parameters()), 10.0)

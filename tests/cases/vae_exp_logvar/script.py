@@ -32,11 +32,11 @@ def elbo(recon, x, mu, logvar, beta):
 
 def main():
     torch.manual_seed(12)
-    prototypes = torch.rand(5, 64) * 4
-    data = prototypes[torch.randint(0, 5, (320,))] + 0.1 * torch.randn(320, 64)
-    data = data.clamp(0, 4)
+    prototypes = torch.rand(5, 64)
+    data = (prototypes[torch.randint(0, 5, (320,))] + 0.1 * torch.randn(320, 64)).clamp(0, 1)
+    data[40] = (data[40] * 65535).round()      # this scan came as 16 bit
     vae = VAE()
-    optimizer = torch.optim.Adam(vae.parameters(), lr=0.1)
+    optimizer = torch.optim.Adam(vae.parameters(), lr=3e-3)
     for epoch in range(3):
         for batch in data[torch.randperm(320)].split(32):
             recon, mu, logvar = vae(batch)
