@@ -2,6 +2,7 @@ import torch
 import torch.nn as nn
 
 torch.manual_seed(30)
+torch.set_num_threads(1)
 
 
 class SpectralFilter(nn.Module):

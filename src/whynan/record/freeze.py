@@ -11,6 +11,7 @@ import torch
 from whynan.model import Operand, OpRecord, Origin, Phase, Scalar
 from whynan.record.modules import path_of
 from whynan.record.ops import FILLS
+from whynan.record.recompute import in_float64
 from whynan.record.relations import Read, reads, value_after, value_before
 from whynan.record.sites import Frames, site_of
 from whynan.record.stats import first_nonfinite, stats_of
@@ -18,12 +19,6 @@ from whynan.record.storages import Index, Ref
 from whynan.record.tracer import Record, Tracer
 
 UPSTREAM_DEPTH = 8
-RECOMPUTE_NUMEL = 1 << 24
-# Where an upstream walk stops: below these lies a whole distribution, not one value.
-SATURATING = frozenset(
-    {"_softmax", "_log_softmax", "sigmoid", "exp", "tanh", "relu", "threshold", "clamp",
-     "clamp_min", "hardtanh", "erf"}
-)  # fmt: skip
 
 
 class Freezer:
@@ -39,7 +34,7 @@ class Freezer:
         if record is None:
             return self._entry(node, path), "entry"
         frozen = replace(
-            self.full(record, node.k, node.index), phase=self.phase(record, path)
+            self.full(record, node.k, node.index, node.value), phase=self.phase(record, path)
         )
         if record.info.entry:
             return frozen, "literal" if _is_literal(frozen) else "entry"
@@ -53,7 +48,7 @@ class Freezer:
             return frozen, "literal"
         return frozen, "operation"
 
-    def full(self, record: Record, k: int, index: Index | None) -> OpRecord:
+    def full(self, record: Record, k: int, index: Index | None, value: Any = None) -> OpRecord:
         """Everything about one operation, with its operands' histories."""
         if index is None and record.outs:
             tensor = value_after(record, k)
@@ -63,7 +58,7 @@ class Freezer:
             for read in reads(record, k, index)
         )
         return replace(
-            self._bare(record, k, index), inputs=operands, exact=self._exact(record, k, index)
+            self._bare(record, k, index, value), inputs=operands, exact=self._exact(record, k, index)
         )
 
     def light(self, node: Any) -> OpRecord:
@@ -210,50 +205,13 @@ class Freezer:
         return tuple(found)
 
     def _exact(self, record: Record, k: int, index: Index | None) -> float | None:
-        """The same operation in float64: tells an overflow from an undefined result."""
-        if index is None or record.info.random or record.raised is not None:
+        """The witness in float64: tells an overflow from an undefined result."""
+        outs = in_float64(record) if index is not None else None
+        if outs is None or index is None or k >= len(outs):
             return None
-        values: dict[tuple[Any, Any], torch.Tensor] = {}
-        for read in reads(record, k, None):
-            tensor = value_before(record, read)
-            if tensor is None or tensor.numel() > RECOMPUTE_NUMEL:
-                return None
-            values[read.position, read.item] = (
-                tensor.to(torch.float64) if tensor.is_floating_point() else tensor
-            )
-        if record.info.base == "_to_copy":
-            only = next(iter(values.values()), None)
-            return None if only is None or only.is_complex() else real(only[index].item())
-        try:
-            args = [_swap(values, i, a) for i, a in enumerate(record.args)]
-            kwargs = {n: _swap(values, n, a) for n, a in record.kwargs.items() if n != "out"}
-            if isinstance(kwargs.get("dtype"), torch.dtype) and kwargs["dtype"].is_floating_point:
-                kwargs["dtype"] = torch.float64
-            out = record.func(*args, **kwargs)
-        except Exception:  # many kernels have no float64 form; then there is simply no answer
-            return None
-        if record.info.mutates:
-            out = [args[i] for i in record.info.write_args if i < len(args)]
-        outs = [out] if isinstance(out, torch.Tensor) else list(_tensors(out))
-        if k >= len(outs) or outs[k].shape != record.outs[k].shape:
+        if outs[k].shape != record.outs[k].shape:
             return None
         return real(outs[k][index].item())
-
-
-def _tensors(items: Any) -> Any:
-    for item in items:
-        if isinstance(item, torch.Tensor):
-            yield item
-        elif isinstance(item, (list, tuple)):
-            yield from _tensors(item)
-
-
-def _swap(values: dict[tuple[Any, Any], torch.Tensor], position: Any, arg: Any) -> Any:
-    if isinstance(arg, Ref):
-        return values[position, None]
-    if isinstance(arg, list) and any(isinstance(a, Ref) for a in arg):
-        return [values.get((position, i)) for i in range(len(arg))]
-    return arg
 
 
 def _extreme(part: torch.Tensor, selection: tuple[int | slice, ...]) -> Index | None:

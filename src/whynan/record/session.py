@@ -22,7 +22,7 @@ class Session:
         on_evidence: Callable[[Evidence], None] = lambda evidence: None,
         hold_bytes: int = HOLD_BYTES,
     ) -> None:
-        self.sinks = Sinks(self._harm, hold_bytes)
+        self.sinks = Sinks(self._harm, self._look, hold_bytes)
         self.tracer = self.sinks.tracer
         self._slicer = Slicer(self.tracer)
         self._on_evidence = on_evidence
@@ -47,6 +47,9 @@ class Session:
         """Every thread leaves the program at its next operation."""
         self.tracer.stopping = True
 
+    def _look(self, harm: Harm) -> Evidence | None:
+        return self._slicer.evidence(harm)
+
     def _harm(self, harm: Harm) -> None:
         if self._harms >= MAX_HARMS:
             return
@@ -65,13 +68,13 @@ class Session:
     def recording(self) -> Recording:
         import torch
 
-        notes = ()
+        notes = list(self.sinks.notes)
         if self.tracer.broken:
-            notes = (f"whynan stepped aside after an error of its own: {self.tracer.broken}",)
+            notes.append(f"whynan stepped aside after an error of its own: {self.tracer.broken}")
         return Recording(
             evidence=tuple(self._evidence),
             steps=self.tracer.step,
             history=tuple(self.sinks.history),
             torch_version=torch.__version__,
-            notes=notes,
+            notes=tuple(notes),
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 import threading
@@ -18,10 +17,11 @@ from torch.optim.optimizer import (
 )
 
 from whynan.errors import StopRun
-from whynan.model import HistoryRow, Scalar, Sink
+from whynan.model import Evidence, HistoryRow, Scalar, Sink, number
 from whynan.record.exceptions import harm_of_exception
 from whynan.record.modules import ModuleTracker
 from whynan.record.patches import Patches
+from whynan.record.shadow import Shadows
 from whynan.record.sites import Frames, capture
 from whynan.record.slicing import Harm
 from whynan.record.stats import has_nonfinite
@@ -38,8 +38,14 @@ HYPER = ("lr", "betas", "eps", "weight_decay", "momentum", "alpha", "nesterov", 
 class Sinks:
     """Watches every sink of the traced block and reports each `Harm` it sees."""
 
-    def __init__(self, report: Callable[[Harm], None], hold_bytes: int) -> None:
+    def __init__(
+        self,
+        report: Callable[[Harm], None],
+        look: Callable[[Harm], Evidence | None],
+        hold_bytes: int,
+    ) -> None:
         self.report = report
+        self._look = look
         self.modules = ModuleTracker(self._outermost_starts, self._outermost_ends)
         self.tracer = Tracer(self.modules, hold_bytes=hold_bytes)
         self.tracer.on_read_out = self._item
@@ -49,12 +55,16 @@ class Sinks:
         self._patches = Patches()
         self._handles: list[Any] = []
         self._modes: list[Any] = []
+        self._stance: Any = None
+        self.notes: list[str] = []
         self._pending_output: Harm | None = None
         self._loss: float | None = None
         self._grad_max: float | None = None
         self._skips = 0
         self._uses_scaler = False
-        self._uses_optimizer = False
+        self._shadows = Shadows(self.tracer, self._look_at_overflow)
+        self.tracer.on_shadowed = self._follow
+        self.tracer.on_hand_update = self._hand_update
 
     # ---- installing -----------------------------------------------------------------
 
@@ -69,6 +79,7 @@ class Sinks:
         for name in READERS:
             wrap(torch.Tensor, name, self._wrap_reader)
         wrap(torch, "save", self._wrap_save)
+        wrap(torch, "compile", self._wrap_compile)
         wrap(torch.amp.GradScaler, "step", self._wrap_scaler)
         wrap(torch.utils.data.dataloader._BaseDataLoaderIter, "__next__", self._wrap_loader)
         wrap(threading.Thread, "_bootstrap_inner", self._wrap_thread)
@@ -86,6 +97,9 @@ class Sinks:
         while self._modes:
             self._modes.pop().__exit__(None, None, None)
         self._patches.restore()
+        if self._stance is not None:
+            self._stance.__exit__(None, None, None)
+            self._stance = None
         for handle in self._handles:
             handle.remove()
         self._handles = []
@@ -113,6 +127,8 @@ class Sinks:
         """Report harm if any of these tensors is non-finite."""
         bad = [(name, tensor) for name, tensor in named if self.is_nonfinite(tensor)]
         if bad:
+            if sink == "observed":
+                self._flush_output()
             self._harm(
                 Harm(
                     sink=sink,
@@ -130,6 +146,38 @@ class Sinks:
             self.report(harm)
         finally:
             self.tracer.local.busy -= 1
+
+    def _check_right(
+        self, sink: Sink, named: Iterable[tuple[str, torch.Tensor]], frames: Frames | None, **more: Any
+    ) -> None:
+        """Report harm if an absorbed overflow made one of these finite values wrong."""
+        if not self._shadows:
+            return
+        everything = list(named)
+        for name, tensor in everything:
+            wrong = self._shadows.wrong(tensor)
+            if wrong is None:
+                continue
+            evidence, right = wrong
+            self._harm(
+                Harm(
+                    sink=sink,
+                    subject=name,
+                    known=evidence,
+                    frames=frames,
+                    step=self.tracer.step,
+                    effect=_effect(sink, name, tensor, right, [t for _, t in everything]),
+                    **more,
+                )
+            )
+            return
+
+    def _look_at_overflow(self, record: Record) -> Evidence | None:
+        return self._look(Harm(sink="output", subject="", record=record, step=self.tracer.step))
+
+    def _follow(self, record: Record) -> None:
+        self._shadows.follow(record)
+        self.tracer.shadowing = bool(self._shadows)
 
     def is_nonfinite(self, tensor: torch.Tensor) -> bool:
         """Known from the recording in nearly all cases, looked at only in doubt."""
@@ -167,6 +215,7 @@ class Sinks:
             self._uses_scaler = True  # GradScaler decides at the step
             return
         self._check("loss", [("loss", t) for t in tensors], frames)
+        self._check_right("loss", [("loss", t) for t in tensors], frames)
 
     def _is_scaled(self, tensor: torch.Tensor) -> bool:
         entry = self.tracer.entry_of(tensor)
@@ -177,6 +226,7 @@ class Sinks:
         return inside is not None and inside.co_qualname.startswith("GradScaler.scale")
 
     def _after_backward(self) -> None:
+        self.tracer.local.differentiated = True
         for weak in list(self.tracer.local.leaves.values()):
             leaf = weak()
             grad = None if leaf is None else leaf.grad
@@ -197,7 +247,7 @@ class Sinks:
 
     def _before_step(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
         frames = capture(sys._getframe(1))
-        self._uses_optimizer = True
+        self.tracer.uses_optimizer = True
         self._quietly(lambda: self._check_gradients(optimizer, frames))
         self.tracer.local.optimizer = optimizer
 
@@ -214,6 +264,12 @@ class Sinks:
                 parameter=name,
                 hyper=_hyper(optimizer),
             )
+        self._check_right(
+            "gradient",
+            [(f"gradient of {self._label(n, p)}", p.grad) for n, p in named if p.grad is not None],
+            frames,
+            hyper=_hyper(optimizer),
+        )
         self._grad_max = _largest([p.grad for _, p in named if p.grad is not None])
 
     def _after_step(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
@@ -259,6 +315,14 @@ class Sinks:
             )
         self._check_buffers(frames)
         self.tracer.end_of_step()
+        self._shadows.forget()
+        self.tracer.shadowing = bool(self._shadows)
+
+    def _hand_update(self) -> None:
+        """A hand-written update is complete: look at the leaves it wrote."""
+        leaves = [weak() for weak in self.tracer.local.leaves.values()]
+        named = [(f"parameter {self._label('a leaf tensor', t)}", t) for t in leaves if t is not None]
+        self._quietly(lambda: self._check("parameter", named, None))
 
     def _check_buffers(self, frames: Frames | None) -> None:
         """Buffers written in this step; one that was non-finite from the start is a mask."""
@@ -325,7 +389,9 @@ class Sinks:
             self._harm(harm)
 
     def _absorbed(self, record: Record) -> None:
-        """A finite result out of a non-finite input: the program dealt with it."""
+        """A finite result out of a non-finite input: the program dealt with it, rightly or not."""
+        if any(ref.entry.overflowed for ref in record.tainted_in or ()):
+            self.tracer.shadowing = True
         harm = self._pending_output
         if harm is None:
             return
@@ -386,6 +452,17 @@ class Sinks:
 
         return save
 
+    # ---- compiled functions ---------------------------------------------------------
+
+    def _wrap_compile(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def compile_eagerly(*args: Any, **kwargs: Any) -> Any:
+            if self._stance is None and self.tracer.active:
+                self._stance = torch.compiler.set_stance("force_eager")
+                self.notes.append("torch.compile was in use; the traced run executed it eagerly")
+            return original(*args, **kwargs)
+
+        return compile_eagerly
+
     # ---- data and threads -----------------------------------------------------------
 
     def _wrap_loader(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -439,7 +516,7 @@ class Sinks:
     def finish(self) -> None:
         """The traced block is over: what is still pending now counts."""
         self._quietly(self._flush_output)
-        if not self._uses_optimizer and not self._uses_scaler:
+        if not self.tracer.uses_optimizer and not self._uses_scaler:
             self._quietly(self._check_leaves)
 
     def _check_leaves(self) -> None:
@@ -465,6 +542,18 @@ def tensors_in(value: Any, depth: int = 4) -> list[torch.Tensor]:
     elif hasattr(value, "__dataclass_fields__"):
         items = [getattr(value, name, None) for name in value.__dataclass_fields__]
     return [tensor for item in items for tensor in tensors_in(item, depth - 1)]
+
+
+def _effect(
+    sink: Sink, name: str, tensor: torch.Tensor, right: torch.Tensor, others: list[torch.Tensor]
+) -> str:
+    """What an absorbed overflow did, in one clause."""
+    actual = tensor.detach()
+    if sink == "gradient" and all(not bool(t.detach().any()) for t in others):
+        return "every gradient became 0"
+    at = int((right - actual.to(torch.float64)).abs().reshape(-1).argmax())
+    was, should = actual.reshape(-1)[at].item(), right.reshape(-1)[at].item()
+    return f"{name} is {number(was)} where float64 gives {number(should)}"
 
 
 def _stored_values(tensor: torch.Tensor) -> torch.Tensor | None:
@@ -505,6 +594,3 @@ def _hyper(optimizer: torch.optim.Optimizer) -> dict[str, Scalar]:
             found[name] = str(tuple(float(v) for v in value))
     return found
 
-
-def is_finite_number(value: Scalar) -> bool:
-    return not isinstance(value, float) or math.isfinite(value)

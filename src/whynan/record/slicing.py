@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import cmath
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
@@ -16,14 +16,9 @@ from whynan.record.relations import Read, reads, value_after, value_before
 from whynan.record.sites import Frames, site_of
 from whynan.record.stats import first_nonfinite
 from whynan.record.storages import Index, Ref
-from whynan.record.tracer import Record, Tracer
+from whynan.record.tracer import Record, Tracer, nonfinite_scalars
 
 MAX_NODES = 20_000
-# Arguments that may be infinite without any value being so: the order of a norm, a bound.
-SETTINGS = frozenset(
-    {"ord", "p", "norm_type", "min", "max", "posinf", "neginf", "nan", "start", "end", "step",
-     "padding_value", "threshold", "eps"}
-)  # fmt: skip
 LITERAL = re.compile(r"(?<![A-Za-z_])(inf|nan|infty|infinity|NaN|Inf|NINF|PINF|HUGE_VAL)(?![A-Za-z_])")
 
 Status = Literal["intended", "uninitialised", "computed"]
@@ -38,6 +33,7 @@ class Harm:
     tensors: list[torch.Tensor] = field(default_factory=list)
     frames: Frames | None = None
     record: Record | None = None  # the operation that raised, or that absorbed an overflow
+    known: Evidence | None = None  # where it began, when that was seen earlier
     message: str | None = None
     effect: str | None = None
     parameter: str | None = None
@@ -73,6 +69,16 @@ class Slicer:
         self.freezer = Freezer(tracer, self.locate)
 
     def evidence(self, harm: Harm) -> Evidence | None:
+        """Walk back from the sink; all of it happens while the values are still there."""
+        if harm.known is not None:
+            return replace(
+                harm.known,
+                sink=harm.sink,
+                subject=harm.subject,
+                sink_site=site_of(harm.frames) if harm.frames else None,
+                effect=harm.effect,
+                hyper=harm.hyper,
+            )
         with torch.no_grad():
             starts = self._starts(harm)
             if not starts:
@@ -204,7 +210,7 @@ class Slicer:
             node.status, node.origin = "computed", node
             return
         if not node.parents:
-            written = self._nonfinite_scalars(record)
+            written = nonfinite_scalars(record)
             if written and record.info.base in FILLS:
                 node.value = written[0]
                 self._literal(node, meant=True)
@@ -237,16 +243,6 @@ class Slicer:
             return False
         site = site_of(record.frames)
         return bool(LITERAL.search(site.expression or site.source))
-
-    @staticmethod
-    def _nonfinite_scalars(record: Record) -> list[float]:
-        names = record.info.arg_names
-        pairs = [(names[i], a) for i, a in enumerate(record.args)] + list(record.kwargs.items())
-        return [
-            a
-            for name, a in pairs
-            if isinstance(a, float) and a - a != 0 and name not in SETTINGS
-        ]
 
     # ---- describing ---------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from whynan.errors import StopRun
 from whynan.record.modules import ModuleTracker
-from whynan.record.ops import OpInfo, info_of
+from whynan.record.ops import FILLS, OpInfo, info_of
 from whynan.record.sites import Frames, capture, passes_through
 from whynan.record.stats import has_nonfinite
 from whynan.record.storages import Entry, Holder, Ref
@@ -74,6 +74,8 @@ class Local(threading.local):
         self.busy = 0  # whynan's own work, or torch printing a tensor: not the program's
         self.data = 0  # inside a DataLoader
         self.optimizer: torch.optim.Optimizer | None = None
+        self.differentiated = False  # a backward pass ended since the last update
+        self.updated = False  # a leaf was written by hand after that
         self.made: dict[int, Origin] = {}  # by autograd sequence number
         # Another thread's tensors must not be touched while that thread computes.
         self.thread = threading.get_ident()
@@ -112,11 +114,15 @@ class Tracer:
         self.step = 0
         self.active = False
         self.began = False  # the setup part of the program is over
+        self.shadowing = False  # an absorbed overflow is being followed in float64
+        self.uses_optimizer = False
         self.stopping = False  # another thread found harm and the run is to end
         self.broken: str | None = None
         self.last_raised: Record | None = None
         self.on_read_out: Callable[[Record, Any], None] = lambda record, value: None
         self.on_absorbed: Callable[[Record], None] = lambda record: None
+        self.on_shadowed: Callable[[Record], None] = lambda record: None
+        self.on_hand_update: Callable[[], None] = lambda: None
         self.on_step_back: Callable[[BaseException], None] = lambda error: None
 
     def mode(self) -> TorchDispatchMode:
@@ -230,6 +236,8 @@ class Tracer:
         if requires_grad and grad_enabled and node is None:
             self.began = True
             record.reads_grad = False
+            if local.updated:
+                self._hand_written_step(record)
         record.setup = not self.began
         record.tainted_in = tainted
         if kwargs:
@@ -241,6 +249,14 @@ class Tracer:
         if info.write_args:
             self._save_operands(record, info, args)
         return record
+
+    def _hand_written_step(self, record: Record) -> None:
+        """The first differentiable operation after an update by hand: a new step begins."""
+        local = self.local
+        local.updated = local.differentiated = False
+        self.on_hand_update()
+        self.end_of_step()
+        record.step = self.step
 
     def _begin_backward(self, record: Record, node: Any) -> Frames | None:
         frame = sys._getframe(4)
@@ -310,7 +326,7 @@ class Tracer:
     def _saved(self, info: OpInfo, tensor: Any, ref: Ref | None) -> torch.Tensor | None:
         if ref is None or ref.entry.partial or not _is_float(tensor):
             return None
-        small = tensor.numel() <= SMALL_NUMEL
+        small = tensor.numel() <= SMALL_NUMEL or self.shadowing
         if small or info.base in SINGULAR or tensor.element_size() < 4:
             return tensor.detach().clone()  # type: ignore[no-any-return]  # Any in, Tensor out
         return None
@@ -341,6 +357,8 @@ class Tracer:
             self._suspect(record)
         elif record.tainted_in:
             self.on_absorbed(record)
+        if self.shadowing:
+            self.on_shadowed(record)
         if len(self.records) > MAX_RECORDS:
             self.prune(keep_from=self.next_index - MAX_RECORDS // 2)
 
@@ -384,6 +402,8 @@ class Tracer:
                 bad.append(len(outs))
             if not entry.leaf:
                 entry.from_grad = record.reads_grad and record.node is None
+            elif record.node is None and self.local.differentiated and not self.uses_optimizer:
+                self.local.updated = True
             entry.writers.append((record.index, ref))
             outs.append(ref)
             holder.hold(entry, storage)
@@ -393,7 +413,7 @@ class Tracer:
     def _suspect(self, record: Record) -> None:
         """An output is non-finite: keep what explains it for as long as the budget allows."""
         tainted = record.tainted_in
-        makes_it = not tainted
+        makes_it = not tainted and not record.info.entry and not writes_literal(record)
         for position in record.bad:
             entry = record.outs[position][0]
             entry.overflowed = makes_it or any(ref[0].overflowed for ref in tainted or ())
@@ -490,6 +510,25 @@ def _flat(items: Any) -> list[torch.Tensor]:
 
 def _is_alias(entry: Entry, record: Record) -> bool:
     return any(ref.entry is entry for ref in record_refs(record))
+
+
+# Arguments that may be infinite without any value being so: the order of a norm, a bound.
+SETTINGS = frozenset(
+    {"ord", "p", "norm_type", "min", "max", "posinf", "neginf", "nan", "start", "end", "step",
+     "padding_value", "threshold", "eps"}
+)  # fmt: skip
+
+
+def nonfinite_scalars(record: Record) -> list[float]:
+    """Infinities and NaNs that the program gave as plain numbers."""
+    names = record.info.arg_names
+    pairs = [(names[i], a) for i, a in enumerate(record.args)] + list(record.kwargs.items())
+    return [a for name, a in pairs if isinstance(a, float) and a - a != 0 and name not in SETTINGS]
+
+
+def writes_literal(record: Record) -> bool:
+    """Whether the operation only writes a non-finite number that the program named."""
+    return record.info.base in FILLS and bool(nonfinite_scalars(record))
 
 
 def record_refs(record: Record) -> list[Ref]:

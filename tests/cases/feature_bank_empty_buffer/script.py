@@ -1,22 +1,16 @@
 import torch
 import torch.nn as nn
 
-BANK, DIM = 64, 32
+ROWS, DIM = 128, 128
 
 
-def missing_table():
-    """Placeholder rows for items that were never rated."""
-    return torch.full((BANK, DIM), float("nan"))
-
-
-def profile_users(n_users):
-    coverage = 0
-    for u in range(n_users):
-        pages = [missing_table() for _ in range(24)]
-        for page in pages:
-            page[u % BANK] = 1.0
-            coverage += int((~page.isnan().any(1)).sum())
-    return coverage
+def audit_pages(n_pages):
+    """Share of rated cells over all pages of the user-item table, and every tenth page."""
+    pages = [torch.full((ROWS, DIM), float("nan")) for _ in range(n_pages)]
+    for i, page in enumerate(pages):
+        page[i % ROWS, ::9] = 4.0
+    rated = sum(page.numel() - page.isnan().sum().item() for page in pages)
+    return rated / (n_pages * ROWS * DIM), pages[::10]
 
 
 class MomentumBank(nn.Module):
@@ -33,13 +27,14 @@ class MomentumBank(nn.Module):
 
 def main():
     torch.manual_seed(18)
-    print("coverage", profile_users(6))
-    bank = torch.empty(BANK, DIM)
+    share, samples = audit_pages(400)
+    print(f"{share:.5f} of the table is rated, kept {len(samples)} pages")
+    bank = torch.empty(ROWS, DIM)
     model = MomentumBank()
     opt = torch.optim.SGD(model.parameters(), lr=0.1)
     for step in range(4):
-        x = torch.randn(16, 10)
-        slots = torch.randperm(BANK)[:16]
+        x = torch.randn(32, 10)
+        slots = torch.randperm(ROWS)[:32]
         z, mixed = model(x, bank, slots)
         loss = (z - mixed).square().sum(1).mean() + 0.1 * (1 - z.square()).relu().mean()
         opt.zero_grad()

@@ -6,7 +6,7 @@ class Kalman:
 
     def __init__(self, n, q=1e-2, r=0.0):
         self.F = torch.tensor([[1.0, 1.0], [0.0, 1.0]])
-        self.H = torch.tensor([[1.0, 0.0], [1.0, 0.0]])        # two identical range sensors
+        self.H = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
         self.Q = q * torch.eye(2)
         self.R = r * torch.eye(2)
         self.x = torch.zeros(n, 2, 1)

@@ -7,7 +7,7 @@ def neighbour_weights(xy, k):
     d.fill_diagonal_(torch.inf)
     cutoff = d.kthvalue(k, dim=1, keepdim=True).values
     d = d.masked_fill(d > cutoff, torch.inf)
-    closeness = 1 / d                        # 0 for everything that is not a neighbour
+    closeness = 1 / d
     return closeness / closeness.sum(1, keepdim=True), d
 
 

@@ -37,7 +37,7 @@ class RiskModel(nn.Module):
 
 
 n_visits = torch.randint(1, 7, (48,))
-n_visits[30] = 0                         # registered, never seen
+n_visits[30] = 0
 visits = torch.randint(0, 50, (48, 6, 3))
 outcome = (n_visits > 3).float()
 model = RiskModel()

@@ -30,7 +30,7 @@ class LeastSquares:
 def main():
     torch.manual_seed(13)
     n = 120
-    region = torch.randint(0, 4, (n,))          # nobody lives in region 4
+    region = torch.randint(0, 4, (n,))
     season = torch.randint(0, 3, (n,))
     area = torch.rand(n, dtype=torch.float64) * 100
     rent = 5 * area + 30 * region + torch.randn(n, dtype=torch.float64)

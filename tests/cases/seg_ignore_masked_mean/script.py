@@ -51,7 +51,7 @@ def dice_loss(logits, labels):
 torch.manual_seed(3)
 scene = torch.randn(3, 64, 64)
 annotation = torch.randint(0, NUM_CLASSES, (64, 64))
-annotation[40:, 24:] = IGNORE          # unlabelled part of the map
+annotation[40:, 24:] = IGNORE
 crops = [(0, 0), (8, 20), (30, 4), (20, 36), (2, 44), (44, 40), (16, 8), (24, 0)]
 
 model = MiniUNet()

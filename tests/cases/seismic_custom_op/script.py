@@ -22,7 +22,7 @@ def batch(i, size=6, n=64):
     burst = (t[None] >= onset[:, None]) * torch.sin(0.9 * t)[None]
     trace = burst + 0.05 * torch.randn(size, n, generator=g)
     if i == 3:
-        trace[4] = 0.0            # dead channel
+        trace[4] = 0.0
     return trace, onset
 
 

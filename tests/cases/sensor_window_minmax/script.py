@@ -29,7 +29,7 @@ def simulate(n=1600, seed=5):
     g = torch.Generator().manual_seed(seed)
     t = torch.arange(n)
     s = torch.sin(2 * math.pi * t / 25) + 0.1 * torch.randn(n, generator=g)
-    s[700:760] = 0.25          # machine switched off
+    s[700:760] = 0.25
     return s
 
 

@@ -9,7 +9,7 @@ def survey(n):
     age = rng.integers(18, 80, n)
     income = rng.gamma(2.0, 1500.0, n)
     hours = rng.normal(38, 6, n)
-    income[rng.integers(0, n, 3)] = -1.0        # refused to answer
+    income[rng.integers(0, n, 3)] = -1.0
     satisfied = (hours < 40) & (age > 30)
     return age, income, hours, satisfied
 

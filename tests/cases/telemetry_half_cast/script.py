@@ -18,7 +18,7 @@ def read_log(n=240):
 
 def prepare(rows):
     table = torch.tensor(rows)
-    compact = table.to(torch.float16)      # halves the size of the cache
+    compact = table.to(torch.float16)
     y = torch.roll(table[:, 0], -1)
     return TensorDataset(compact, y)
 

@@ -34,7 +34,7 @@ def main():
     torch.manual_seed(12)
     prototypes = torch.rand(5, 64)
     data = (prototypes[torch.randint(0, 5, (320,))] + 0.1 * torch.randn(320, 64)).clamp(0, 1)
-    data[40] = (data[40] * 65535).round()      # this scan came as 16 bit
+    data[40] = (data[40] * 65535).round()
     vae = VAE()
     optimizer = torch.optim.Adam(vae.parameters(), lr=3e-3)
     for epoch in range(3):

@@ -17,7 +17,7 @@ class Recordings(Dataset):
         rng = np.random.default_rng(i)
         strip = np.sin(np.linspace(0, 9, self.length) + rng.uniform(0, 3)) + 0.1 * rng.normal(size=self.length)
         if i == 45:
-            strip[:] = 0.0                       # electrode came off
+            strip[:] = 0.0
         with np.errstate(invalid="ignore"):
             strip = (strip - strip.mean()) / strip.std()
         return strip.astype(np.float32), i % 2

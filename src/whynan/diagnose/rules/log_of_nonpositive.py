@@ -21,17 +21,19 @@ When it is fine
 from __future__ import annotations
 
 from whynan.diagnose.naming import short_call
-from whynan.diagnose.words import called, origin_label, plural, subject
+from whynan.diagnose.words import at, called, origin_label, plural, subject
 from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, number
 from whynan.registry import rule
 
-LOGS = ("log", "log2", "log10", "log1p", "xlogy", "logit", "_log_softmax", "special_xlog1py")
+LOGS = ("log", "log2", "log10", "log1p", "xlogy", "logit", "_log_softmax", "special_xlog1py", "_ctc_loss")
 
 
 @rule("N012", "log-of-nonpositive", "log_nonpositive", ops=LOGS)
 def log_of_nonpositive(op: OpRecord, evidence: Evidence) -> Finding | None:
     if op.derived:
         return None
+    if op.name == "_ctc_loss":
+        return _impossible_target(op, evidence)
     x = op.operand("other") if op.name in ("xlogy", "special_xlog1py") else op.operand("self")
     if x is None or x.value is None or not _outside(op, x.value):
         return None
@@ -46,6 +48,24 @@ def log_of_nonpositive(op: OpRecord, evidence: Evidence) -> Finding | None:
         culprit=op.inputs.index(x),
         fixes=_fixes(x),
     )
+
+
+def _impossible_target(op: OpRecord, evidence: Evidence) -> Finding | None:
+    """ctc_loss is minus the logarithm of the probability of all alignments together."""
+    if op.exact is not None and op.exact - op.exact == 0:
+        return None
+    return Finding(
+        code="N012",
+        slug="log-of-nonpositive",
+        mechanism="log_nonpositive",
+        headline=f"{subject(evidence)} because `ctc_loss` met a target that no alignment can produce",
+        observed=(f"sample{at(op.outputs[0].index if op.outputs else None)} has probability 0 under the given lengths",),
+        inferred=("the target, with a blank between repeated labels, is longer than its input",),
+        label=origin_label(op),
+        fixes=(
+            Fix(kind="zero_infinity", title="pass `zero_infinity=True`, or drop targets longer than their input allows"),
+        ),
+    )  # fmt: skip
 
 
 def _outside(op: OpRecord, x: float) -> bool:
