@@ -18,6 +18,8 @@ FILLS = frozenset(
 )  # fmt: skip
 # They hand their values on unchanged: pointwise for the walk, never an origin by themselves.
 COPIES = frozenset({"clone", "copy", "_to_copy", "lift_fresh", "lift", "contiguous", "lift_fresh_copy"})
+# Values come in from outside: torch.tensor and from_numpy, or torch.load giving a storage.
+ENTRIES = frozenset({"lift_fresh", "lift", "set", "from_file", "from_blob"})
 # Written without the schema saying so (torch 2.13).
 _STATISTICS = ("running_mean", "running_var")
 HIDDEN_WRITES = {
@@ -49,7 +51,7 @@ class OpInfo:
         self.random = torch.Tag.nondeterministic_seeded in tags
         self.ignored = func.namespace in IGNORED_NAMESPACES
         self.allocates = self.namespace == "aten" and self.base in ALLOCATORS
-        self.entry = self.base in ("lift_fresh", "lift")
+        self.entry = self.base in ENTRIES
         self.reads_out = self.base == "_local_scalar_dense"
         self.arg_names = [a.name for a in schema.arguments]
         written = [

@@ -335,7 +335,9 @@ class Sinks:
                     continue
                 records = [self.tracer.records.get(i) for i, _ in entry.writers]
                 if any(r is not None and r.step == self.tracer.step and not r.setup for r in records):
-                    self._check("parameter", [(f"buffer {name}", buffer)], frames, parameter=name)
+                    self._check(
+                        "parameter", [(f"buffer {name}", buffer)], frames, parameter=name, is_buffer=True
+                    )
 
     # ---- mixed precision ------------------------------------------------------------
 

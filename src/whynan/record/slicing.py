@@ -11,7 +11,7 @@ import torch
 
 from whynan.model import Evidence, OpRecord, Scalar, Sink
 from whynan.record.freeze import Freezer, real
-from whynan.record.ops import FILLS
+from whynan.record.ops import COPIES, FILLS
 from whynan.record.relations import Read, reads, value_after, value_before
 from whynan.record.sites import Frames, site_of
 from whynan.record.stats import first_nonfinite
@@ -39,6 +39,12 @@ class Harm:
     parameter: str | None = None
     hyper: dict[str, Scalar] = field(default_factory=dict)
     step: int = 0
+    is_buffer: bool = False
+
+    @property
+    def matters(self) -> bool:
+        """Training stands on it; a mask that is printed, saved or kept in a buffer is no harm."""
+        return self.sink in ("loss", "gradient", "parameter") and not self.is_buffer
 
 
 class Node:
@@ -89,8 +95,10 @@ class Slicer:
             found = [(s.origin.order, s, s.origin) for s in starts if s.origin is not None]
             if found:
                 _, start, origin = min(found, key=lambda item: item[0])
+                if not harm.matters and self._only_carried(start, origin):
+                    return None
                 return self._describe(harm, start, origin)
-            return self._intended(harm, starts[0])
+            return self._intended(harm, starts[0]) if harm.matters else None
 
     # ---- walking back -------------------------------------------------------------------
 
@@ -248,8 +256,6 @@ class Slicer:
 
     def _intended(self, harm: Harm, start: Node) -> Evidence | None:
         """Every infinity was written on purpose. That is harm only where training stands on it."""
-        if harm.sink not in ("loss", "gradient", "parameter"):
-            return None
         node, meant = start, start
         while node.parents:
             if node.record is not None and node.record.info.base in ("_log_softmax", "log", "xlogy"):
@@ -281,6 +287,15 @@ class Slicer:
             hyper=harm.hyper,
             incomplete=incomplete,
         )
+
+    def _only_carried(self, start: Node, origin: Node) -> bool:
+        """An infinity that came in from a file or an array and was only copied since."""
+        if origin.record is not None and not origin.record.info.entry:
+            return False
+        value = self._value(start)
+        carried = (n.record is None or n.record.info.base in COPIES or n.record.info.entry
+                   for n in self._path(start, origin))  # fmt: skip
+        return value is not None and not _is_nan(value) and all(carried)
 
     @staticmethod
     def _path(start: Node, origin: Node) -> list[Node]:

@@ -16,7 +16,7 @@ class SineCell(nn.Module):
 
 
 class SineRNN(nn.Module):
-    def __init__(self, n_in=3, n_hidden=48):
+    def __init__(self, n_in=3, n_hidden=32):
         super().__init__()
         self.cell = SineCell(n_in, n_hidden)
         self.head = nn.Linear(n_hidden, 1)
@@ -29,7 +29,7 @@ class SineRNN(nn.Module):
         return self.head(h)
 
 
-def load(n=32, length=60):
+def load(n=32, length=48):
     t = torch.linspace(0, 6, length)
     freq = 0.5 + torch.rand(n, 1)
     wave = torch.stack([torch.sin(freq * t), torch.cos(freq * t), (freq * t).frac()], dim=-1)
@@ -40,7 +40,7 @@ torch.manual_seed(5)
 x, y = load()
 net = SineRNN()
 optimizer = torch.optim.RMSprop(net.parameters(), lr=1e-3)
-for epoch in range(4):
+for epoch in range(2):
     for i in range(0, 32, 16):
         prediction = net(x[i:i + 16])
         loss = F.smooth_l1_loss(prediction, y[i:i + 16])

@@ -39,7 +39,7 @@ for epoch in range(3):
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
-        total += float(loss)
+        total += loss.item()
     ceiling = torch.minimum(ceiling, torch.tensor(total))
     print(f"epoch {epoch}  nll {total:.4e}  best {ceiling:.4e}")
 print("weights", [round(v, 4) for v in model.linear.weight[0].tolist()])
