@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch  # noqa: F401  # imported before the fork; no operation may run in this process
+import torch  # imported before the fork; no operation may run in this process
 
 from whynan.launch import Program
 from whynan.pipeline import Run, RunOptions
@@ -27,7 +27,9 @@ class Result:
     report: dict[str, Any] | None
 
 
-def run_forked(script: Path, *args: str, cwd: Path | None = None, traced: bool = True, **options: Any) -> Result:
+def run_forked(
+    script: Path, *args: str, cwd: Path | None = None, traced: bool = True, **options: Any
+) -> Result:
     """Run a script as `whynan run` (or, untraced, as plain Python) in a forked child."""
     with tempfile.TemporaryDirectory() as folder:
         out, err, report = (Path(folder) / name for name in ("out", "err", "report.json"))

@@ -152,7 +152,7 @@ def _call_after(loader: Loader, callback: Callable[[], None]) -> None:
     original = loader.exec_module
 
     def exec_module(module: types.ModuleType) -> None:
-        del loader.exec_module  # type: ignore[method-assign]  # back to the class's own
+        del loader.exec_module  # back to the class's own
         original(module)
         callback()
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 from whynan import launch
 from whynan.diagnose.engine import explain_evidence
@@ -35,7 +35,9 @@ class RunOptions:
     max_steps: int | None = None
 
 
-def diagnose(recording: Recording, *, script: str = "", outcome: Outcome | None = None) -> Diagnosis:
+def diagnose(
+    recording: Recording, *, script: str = "", outcome: Outcome | None = None
+) -> Diagnosis:
     """Explain every harm in a recording.
 
     >>> diagnose(Recording()).outcome
@@ -135,7 +137,7 @@ class Run:
         hook = launch.AfterImport("torch", self._start)
         hook.install()
         original_exit = os._exit
-        os._exit = self._hard_exit(original_exit)
+        os._exit = self._hard_exit(original_exit)  # type: ignore[assignment]  # never returns
         error: BaseException | None = None
         try:
             run()
@@ -185,7 +187,7 @@ class Run:
     def _aside(self, error: BaseException) -> None:
         self._say(f"stepped aside after an error of its own, the script goes on: {error!r}")
 
-    def _hard_exit(self, original: object) -> object:
+    def _hard_exit(self, original: Callable[[int], NoReturn]) -> Callable[[int], None]:
         """`os._exit` skips everything; save the report first."""
 
         def leave(code: int) -> None:
@@ -194,7 +196,7 @@ class Run:
                     self._recording = self.session.recording()
                 self._write("anomaly" if self._recording.evidence else "clean")
                 code = 3 if self._recording.evidence else code
-            original(code)  # type: ignore[operator]  # os._exit
+            original(code)
 
         return leave
 
@@ -209,7 +211,11 @@ class Run:
                 pass
             self._recording = self.session.recording()
         harmed = bool(self._recording.evidence)
-        crashed = error is not None and not stopped and not isinstance(error, (SystemExit, KeyboardInterrupt))
+        crashed = (
+            error is not None
+            and not stopped
+            and not isinstance(error, (SystemExit, KeyboardInterrupt))
+        )
         if crashed and error is not None:
             launch.print_traceback(error)
         self._show()

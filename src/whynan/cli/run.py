@@ -22,8 +22,12 @@ import click
     show_default=True,
     help="Stop the script at the first harm, or report and let it go on.",
 )
-@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Also write the report as JSON.")
-@click.option("--max-steps", type=click.IntRange(min=1), help="Stop after this many optimizer steps.")
+@click.option(
+    "--json", "json_path", type=click.Path(path_type=Path), help="Also write the report as JSON."
+)
+@click.option(
+    "--max-steps", type=click.IntRange(min=1), help="Stop after this many optimizer steps."
+)
 @click.option("-m", "module", metavar="MODULE", help="Run a module, as `python -m MODULE` does.")
 @click.argument("script", required=False)
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)

@@ -8,7 +8,9 @@ from whynan.diagnose.words import plural
 from whynan.model import Cause, Operand, OpRecord, number
 
 # Functions whose result rounds to exactly 0 although no input is.
-UNDERFLOWING = frozenset({"exp", "_softmax", "sigmoid", "mul", "pow", "square", "prod", "cumprod", "exp2"})
+UNDERFLOWING = frozenset(
+    {"exp", "_softmax", "sigmoid", "mul", "pow", "square", "prod", "cumprod", "exp2"}
+)
 HALF = frozenset({"float16", "bfloat16"})
 
 
@@ -24,7 +26,9 @@ def _from_operand(culprit: Operand) -> Iterator[Cause]:
         return
     for maker in culprit.upstream[:3]:
         if maker.name == "sub" and maker.value == 0 and _equal_operands(maker):
-            yield Cause(code="cancellation", evidence=f"{_place(maker)}: two equal values were subtracted")
+            yield Cause(
+                code="cancellation", evidence=f"{_place(maker)}: two equal values were subtracted"
+            )
             return
         if maker.value == 0 and maker.name in UNDERFLOWING and _nonzero_operands(maker):
             reason = next(o for o in maker.inputs if o.value is not None)
@@ -72,5 +76,3 @@ def _nonzero_operands(op: OpRecord) -> bool:
 def _all_zero(op: OpRecord) -> bool:
     stats = (op.inputs[0].slice_stats or op.inputs[0].stats) if op.inputs else None
     return stats is not None and (stats.zeros == stats.count or stats.dtype == "bool")
-
-

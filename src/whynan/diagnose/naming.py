@@ -84,7 +84,9 @@ def operand_names(op: OpRecord) -> list[str | None]:
     return names
 
 
-_NAMESPACES = frozenset({"torch", "F", "nn.functional", "torch.nn.functional", "torch.linalg", "torch.special"})
+_NAMESPACES = frozenset(
+    {"torch", "F", "nn.functional", "torch.nn.functional", "torch.linalg", "torch.special"}
+)
 _SYNONYMS = {
     "_softmax": ("softmax",), "_log_softmax": ("log_softmax",), "mm": ("matmul",), "bmm": ("matmul",),
     "linalg_vector_norm": ("norm", "vector_norm"), "div": ("divide", "true_divide"),

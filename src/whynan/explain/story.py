@@ -78,7 +78,7 @@ def _facts(anomaly: Anomaly) -> list[Fact]:
     facts += [Fact(label=f"cause: {c.code}", text=c.evidence) for c in finding.causes]
     facts += [Fact(label="unknown", text=text) for text in finding.unknown]
     if evidence.incomplete:
-        facts.append(Fact(label="unknown", text=f"an earlier origin: {evidence.incomplete}"))
+        facts.append(Fact(label="unknown", text=evidence.incomplete))
     if evidence.message and evidence.sink == "exception":
         facts.append(Fact(label="raised", text=f"{evidence.subject}: {evidence.message}"))
     return facts

@@ -10,9 +10,10 @@ from typing import Any
 
 import torch
 
+from whynan.record.records import Record
 from whynan.record.sites import USER, Frames, kind_of_file
 from whynan.record.slicing import Harm
-from whynan.record.tracer import Record, Tracer
+from whynan.record.tracer import Tracer
 
 COMPLAINT = re.compile(
     r"\bnans?\b|\binfs?\b|\binfinit|non-?finite|not finite|isfinite|isnan|isinf"

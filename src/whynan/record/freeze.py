@@ -12,11 +12,12 @@ from whynan.model import Operand, OpRecord, Origin, Phase, Scalar
 from whynan.record.modules import path_of
 from whynan.record.ops import FILLS
 from whynan.record.recompute import in_float64
+from whynan.record.records import Record
 from whynan.record.relations import Read, reads, value_after, value_before
 from whynan.record.sites import Frames, site_of
 from whynan.record.stats import first_nonfinite, stats_of
 from whynan.record.storages import Index, Ref
-from whynan.record.tracer import Record, Tracer
+from whynan.record.tracer import Tracer
 
 UPSTREAM_DEPTH = 8
 
@@ -37,13 +38,18 @@ class Freezer:
             self.full(record, node.k, node.index, node.value), phase=self.phase(record, path)
         )
         if record.info.entry:
-            return frozen, "literal" if _is_literal(frozen) else "entry"
+            if _is_literal(frozen):
+                return frozen, "literal"
+            return replace(frozen, phase="data"), "entry"
         if node.status == "intended" and record.info.base in FILLS:
             return frozen, "literal"
         if any(p.status == "uninitialised" for p in node.parents):
             return frozen, "uninitialised"
-        if node.value is not None and node.value != node.value and not node.parents and any(
-            isinstance(v, float) and v != v for v in frozen.scalars.values()
+        if (
+            node.value is not None
+            and node.value != node.value
+            and not node.parents
+            and any(isinstance(v, float) and v != v for v in frozen.scalars.values())
         ):
             return frozen, "literal"
         return frozen, "operation"
@@ -54,11 +60,12 @@ class Freezer:
             tensor = value_after(record, k)
             index = first_nonfinite(tensor) if tensor is not None else None
         operands = tuple(
-            self._operand(record, read, history=True)
-            for read in reads(record, k, index)
+            self._operand(record, read, history=True) for read in reads(record, k, index)
         )
         return replace(
-            self._bare(record, k, index, value), inputs=operands, exact=self._exact(record, k, index)
+            self._bare(record, k, index, value),
+            inputs=operands,
+            exact=self._exact(record, k, index),
         )
 
     def light(self, node: Any) -> OpRecord:
@@ -67,18 +74,14 @@ class Freezer:
             return self._entry(node, [])
         return self._bare(node.record, node.k, node.index, value=node.value)
 
-    def _bare(
-        self, record: Record, k: int, index: Index | None, value: Any = None
-    ) -> OpRecord:
+    def _bare(self, record: Record, k: int, index: Index | None, value: Any = None) -> OpRecord:
         outputs: tuple[Operand, ...] = ()
         if record.outs:
             tensor = value_after(record, k)
             stats = None if tensor is None else stats_of(tensor)
             if value is None and tensor is not None and index is not None:
                 value = tensor[index].item()
-            outputs = (
-                Operand(role=f"output {k}", stats=stats, index=index, value=real(value)),
-            )
+            outputs = (Operand(role=f"output {k}", stats=stats, index=index, value=real(value)),)
         names = record.info.arg_names
         scalars = {names[i]: scalar_of(a) for i, a in enumerate(record.args) if _is_scalar(a)}
         scalars |= {name: scalar_of(a) for name, a in record.kwargs.items() if _is_scalar(a)}
@@ -150,7 +153,7 @@ class Freezer:
         tensor = value_before(record, read)
         if tensor is None:
             return Operand(role=read.role, stats=None, source=self._source(read.ref))
-        index, part_stats = read.index, None
+        index, part_stats = read.element, None
         if index is None:
             part = tensor[read.selection]
             part_stats = stats_of(part)
@@ -204,6 +207,34 @@ class Freezer:
             ref, index, before = read.ref, operand.index, maker.index
         return tuple(found)
 
+    def reader_of_garbage(self, record: Record, k: int, index: Index | None) -> Any:
+        """The operation upstream that read memory nobody had written, if one did."""
+        for read in reads(record, k, index):
+            if not read.ref.dtype.is_floating_point:
+                continue
+            reader, ref, element, before = (record, k, index), read.ref, read.element, record.index
+            tensor = value_before(record, read)
+            if element is None and tensor is not None:
+                element = _extreme(tensor[read.selection], read.selection)
+            for _ in range(UPSTREAM_DEPTH):
+                node = self.locate(ref, element, before) if element is not None else None
+                if node is None or node.record is None:
+                    break
+                if node.record.info.allocates:
+                    return reader
+                maker = node.record
+                operands = [
+                    (r, self._operand(maker, r, history=False))
+                    for r in reads(maker, node.k, node.index)
+                    if r.ref.dtype.is_floating_point
+                ]
+                chosen = _deciding(self._bare(maker, node.k, node.index), operands)
+                if chosen is None:
+                    break
+                reader = (maker, node.k, node.index)
+                ref, element, before = chosen[0].ref, chosen[1].index, maker.index
+        return None
+
     def _exact(self, record: Record, k: int, index: Index | None) -> float | None:
         """The witness in float64: tells an overflow from an undefined result."""
         outs = in_float64(record) if index is not None else None
@@ -221,19 +252,17 @@ def _extreme(part: torch.Tensor, selection: tuple[int | slice, ...]) -> Index | 
     inner = first_nonfinite(part)
     if inner is None:
         flat = part.reshape(-1)
-        flat = flat.abs() if not flat.dtype == torch.bool else flat.to(torch.uint8)
+        flat = flat.abs() if flat.dtype != torch.bool else flat.to(torch.uint8)
         position = int(flat.argmax())
         inner = tuple(int(i) for i in torch.unravel_index(torch.tensor(position), part.shape))
     rest = iter(inner)
     return tuple(i if isinstance(i, int) else (i.start or 0) + next(rest) for i in selection)
 
 
-def _deciding(
-    maker: OpRecord, operands: list[tuple[Read, Operand]]
-) -> tuple[Read, Operand] | None:
+def _deciding(maker: OpRecord, operands: list[tuple[Read, Operand]]) -> tuple[Read, Operand] | None:
     """Which operand explains the maker's value; None where the explanation ends."""
     known = [(r, o) for r, o in operands if o.value is not None and o.stats is not None]
-    if not known or maker.name == "sub" and maker.value == 0:
+    if not known or (maker.name == "sub" and maker.value == 0):
         return None
     if maker.value == 0 and maker.name in ("mul", "div"):
         zero = [pair for pair in known if pair[1].value == 0]
@@ -276,4 +305,3 @@ def _is_literal(frozen: OpRecord) -> bool:
 
     site = frozen.site
     return site is not None and bool(LITERAL.search(site.expression or site.source))
-

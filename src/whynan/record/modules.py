@@ -14,6 +14,8 @@ from torch.nn.modules.module import (
     register_module_forward_pre_hook,
 )
 
+from whynan.record.storages import storage_id
+
 
 class ModuleTracker:
     """Follows module calls with global hooks; `stack()` is the calling thread's."""
@@ -90,10 +92,7 @@ class ModuleTracker:
                 ("buffer", root.named_buffers()),
             ):
                 for name, tensor in items:
-                    if (
-                        torch._C._has_storage(tensor)
-                        and torch._C._storage_id(tensor) == cdata
-                    ):
+                    if torch._C._has_storage(tensor) and storage_id(tensor) == cdata:
                         return kind, clean(name)
         return None
 

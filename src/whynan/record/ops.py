@@ -17,7 +17,9 @@ FILLS = frozenset(
     }
 )  # fmt: skip
 # They hand their values on unchanged: pointwise for the walk, never an origin by themselves.
-COPIES = frozenset({"clone", "copy", "_to_copy", "lift_fresh", "lift", "contiguous", "lift_fresh_copy"})
+COPIES = frozenset(
+    {"clone", "copy", "_to_copy", "lift_fresh", "lift", "contiguous", "lift_fresh_copy"}
+)
 # Values come in from outside: torch.tensor and from_numpy, or torch.load giving a storage.
 ENTRIES = frozenset({"lift_fresh", "lift", "set", "from_file", "from_blob"})
 # Written without the schema saying so (torch 2.13).

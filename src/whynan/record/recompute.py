@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
+from whynan.record.records import Record
 from whynan.record.relations import Read, reads, value_before
 from whynan.record.storages import Ref
-from whynan.record.tracer import Record
 
 MAX_NUMEL = 1 << 24
 

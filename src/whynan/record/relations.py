@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from whynan.record.records import Record
 from whynan.record.storages import Index, Ref
-from whynan.record.tracer import Record
 
 Selection = tuple[int | slice, ...]
 ALL = slice(None)
@@ -23,7 +23,7 @@ class Read(NamedTuple):
     item: int | None  # which element of a list argument
 
     @property
-    def index(self) -> Index | None:
+    def element(self) -> Index | None:
         """The one element it depends on; None when there are several."""
         return (
             tuple(i for i in self.selection if isinstance(i, int))
@@ -174,7 +174,9 @@ def _matmul(record: Record, k: int, named: list[Named], index: Index) -> list[Re
     found = []
     for role, ref, position, item in named:
         ndim = len(ref.shape)
-        if role in ("mat1", "batch1") or (role == "self" and record.info.base in ("mm", "bmm", "mv")):
+        if role in ("mat1", "batch1") or (
+            role == "self" and record.info.base in ("mm", "bmm", "mv")
+        ):
             found.append(Read(role, ref, (*index[: ndim - 1], ALL), position, item))
         elif role in ("mat2", "batch2") and ndim >= 2:
             found.append(Read(role, ref, (*index[: ndim - 2], ALL, index[-1]), position, item))
@@ -230,7 +232,9 @@ def _rows(record: Record, k: int, named: list[Named], index: Index) -> list[Read
             head = tuple(0 if ref.shape[a] == 1 else index[a] for a in range(lead))
             fits = all(h < ref.shape[a] for a, h in enumerate(head))
             if fits:
-                found.append(Read(role, ref, head + (ALL,) * (len(ref.shape) - lead), position, item))
+                found.append(
+                    Read(role, ref, head + (ALL,) * (len(ref.shape) - lead), position, item)
+                )
                 continue
         found.append(_whole(role, ref, position, item))
     return found
@@ -256,7 +260,7 @@ def value_before(record: Record, read: Read) -> torch.Tensor | None:
             saved = saved[read.item or 0]
         if saved is not None:
             return saved  # type: ignore[no-any-return]  # Any from the dict
-    return None if _overwritten(read.ref, record.index, read.index) else read.ref.tensor()
+    return None if _overwritten(read.ref, record.index, read.element) else read.ref.tensor()
 
 
 def value_after(record: Record, k: int) -> torch.Tensor | None:

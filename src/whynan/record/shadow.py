@@ -13,8 +13,9 @@ import torch
 
 from whynan.model import Evidence
 from whynan.record.recompute import in_float64
+from whynan.record.records import Record, record_refs
 from whynan.record.storages import Entry, Ref
-from whynan.record.tracer import Record, Tracer, record_refs
+from whynan.record.tracer import Tracer
 
 MAX_SHADOW_NUMEL = 1 << 24
 MAX_DEPTH = 64
@@ -136,7 +137,12 @@ class Shadows:
         scale = max(float(right.abs().max()), float(actual.abs().max()))
         gap = float((right - actual).abs().max())
         tolerance = TOLERANCE.get(tensor.dtype, 0.01)
-        if shadow.evidence is None or not right.isfinite().all() or gap <= IMMATERIAL or gap <= tolerance * scale:
+        if (
+            shadow.evidence is None
+            or not right.isfinite().all()
+            or gap <= IMMATERIAL
+            or gap <= tolerance * scale
+        ):
             return None
         return shadow.evidence, right
 

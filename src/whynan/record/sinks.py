@@ -21,11 +21,13 @@ from whynan.model import Evidence, HistoryRow, Scalar, Sink, number
 from whynan.record.exceptions import harm_of_exception
 from whynan.record.modules import ModuleTracker
 from whynan.record.patches import Patches
+from whynan.record.records import Record
 from whynan.record.shadow import Shadows
-from whynan.record.sites import Frames, capture
+from whynan.record.sites import Frames, capture, is_torch_file
 from whynan.record.slicing import Harm
 from whynan.record.stats import has_nonfinite
-from whynan.record.tracer import Record, Tracer
+from whynan.record.storages import storage_id
+from whynan.record.tracer import Tracer
 
 HISTORY_ROWS = 512
 SKIPS_IN_A_ROW = 8
@@ -86,7 +88,7 @@ class Sinks:
         os.register_at_fork(after_in_child=self._deactivate)
         self.tracer.active = True
         mode = self.tracer.mode()
-        mode.__enter__()
+        mode.__enter__()  # type: ignore[no-untyped-call]  # torch
         self._modes.append(mode)
 
     def _deactivate(self) -> None:
@@ -122,7 +124,11 @@ class Sinks:
             tracer.local.busy -= 1
 
     def _check(
-        self, sink: Sink, named: Iterable[tuple[str, torch.Tensor]], frames: Frames | None, **more: Any
+        self,
+        sink: Sink,
+        named: Iterable[tuple[str, torch.Tensor]],
+        frames: Frames | None,
+        **more: Any,
     ) -> None:
         """Report harm if any of these tensors is non-finite."""
         bad = [(name, tensor) for name, tensor in named if self.is_nonfinite(tensor)]
@@ -148,7 +154,11 @@ class Sinks:
             self.tracer.local.busy -= 1
 
     def _check_right(
-        self, sink: Sink, named: Iterable[tuple[str, torch.Tensor]], frames: Frames | None, **more: Any
+        self,
+        sink: Sink,
+        named: Iterable[tuple[str, torch.Tensor]],
+        frames: Frames | None,
+        **more: Any,
     ) -> None:
         """Report harm if an absorbed overflow made one of these finite values wrong."""
         if not self._shadows:
@@ -298,10 +308,12 @@ class Sinks:
         bad = [(f, t, k) for f, t, k in candidates if self.is_nonfinite(t)]
         if bad:
             # The state is written before the parameter: its tensor leads to the origin.
-            fallback, tensor, key = bad[0]
+            fallback, _, key = bad[0]
             owner = dict(self._parameters(optimizer))[fallback]
             name = self._label(fallback, owner)
-            subject = f"{type(optimizer).__name__}'s {key} of {name}" if key else f"parameter {name}"
+            subject = (
+                f"{type(optimizer).__name__}'s {key} of {name}" if key else f"parameter {name}"
+            )
             self._harm(
                 Harm(
                     sink="parameter",
@@ -321,7 +333,9 @@ class Sinks:
     def _hand_update(self) -> None:
         """A hand-written update is complete: look at the leaves it wrote."""
         leaves = [weak() for weak in self.tracer.local.leaves.values()]
-        named = [(f"parameter {self._label('a leaf tensor', t)}", t) for t in leaves if t is not None]
+        named = [
+            (f"parameter {self._label('a leaf tensor', t)}", t) for t in leaves if t is not None
+        ]
         self._quietly(lambda: self._check("parameter", named, None))
 
     def _check_buffers(self, frames: Frames | None) -> None:
@@ -334,9 +348,15 @@ class Sinks:
                 if entry is None or not entry.tainted:
                     continue
                 records = [self.tracer.records.get(i) for i, _ in entry.writers]
-                if any(r is not None and r.step == self.tracer.step and not r.setup for r in records):
+                if any(
+                    r is not None and r.step == self.tracer.step and not r.setup for r in records
+                ):
                     self._check(
-                        "parameter", [(f"buffer {name}", buffer)], frames, parameter=name, is_buffer=True
+                        "parameter",
+                        [(f"buffer {name}", buffer)],
+                        frames,
+                        parameter=name,
+                        is_buffer=True,
                     )
 
     # ---- mixed precision ------------------------------------------------------------
@@ -398,7 +418,7 @@ class Sinks:
         if harm is None:
             return
         deals = record.info.base in LOOKS or any(o.dtype.is_floating_point for o in record.outs)
-        storages = {torch._C._storage_id(t) for t in harm.tensors}
+        storages = {storage_id(t) for t in harm.tensors}
         if deals and any(ref.entry.cdata in storages for ref in record.tainted_in or ()):
             self._pending_output = None
 
@@ -431,7 +451,8 @@ class Sinks:
             local = self.tracer.local
             if local.busy or not self.tracer.active:
                 return original(tensor, *args, **kwargs)
-            frames = capture(sys._getframe(1))
+            caller = sys._getframe(1)
+            frames = None if is_torch_file(caller.f_code.co_filename) else capture(caller)
             if frames is not None and torch._C._has_storage(tensor):
                 self._quietly(lambda: self._check("observed", [(subject, tensor)], frames))
             local.busy += 1  # formatting is torch's work, not the program's
@@ -595,4 +616,3 @@ def _hyper(optimizer: torch.optim.Optimizer) -> dict[str, Scalar]:
         elif isinstance(value, tuple):
             found[name] = str(tuple(float(v) for v in value))
     return found
-

@@ -57,6 +57,11 @@ def _classify(filename: str) -> int:
     return LIBRARY if path.startswith(_stdlib_roots) else USER
 
 
+def is_torch_file(filename: str) -> bool:
+    """Whether torch itself is calling, for its own purposes."""
+    return filename.startswith(_torch_root)
+
+
 def capture(frame: FrameType | None, stop: CodeType | None = None) -> Frames | None:
     """The call site seen from `frame`; None when `stop` runs below any non-library frame."""
     inside = None

@@ -12,14 +12,17 @@ import torch
 from whynan.model import Evidence, OpRecord, Scalar, Sink
 from whynan.record.freeze import Freezer, real
 from whynan.record.ops import COPIES, FILLS
+from whynan.record.records import Record, nonfinite_scalars
 from whynan.record.relations import Read, reads, value_after, value_before
 from whynan.record.sites import Frames, site_of
 from whynan.record.stats import first_nonfinite
 from whynan.record.storages import Index, Ref
-from whynan.record.tracer import Record, Tracer, nonfinite_scalars
+from whynan.record.tracer import Tracer
 
 MAX_NODES = 20_000
-LITERAL = re.compile(r"(?<![A-Za-z_])(inf|nan|infty|infinity|NaN|Inf|NINF|PINF|HUGE_VAL)(?![A-Za-z_])")
+LITERAL = re.compile(
+    r"(?<![A-Za-z_])(inf|nan|infty|infinity|NaN|Inf|NINF|PINF|HUGE_VAL)(?![A-Za-z_])"
+)
 
 Status = Literal["intended", "uninitialised", "computed"]
 
@@ -258,7 +261,11 @@ class Slicer:
         """Every infinity was written on purpose. That is harm only where training stands on it."""
         node, meant = start, start
         while node.parents:
-            if node.record is not None and node.record.info.base in ("_log_softmax", "log", "xlogy"):
+            if node.record is not None and node.record.info.base in (
+                "_log_softmax",
+                "log",
+                "xlogy",
+            ):
                 meant = node
             node = node.parents[0]
         if meant is start and start.record is not None and node.record is not None:
@@ -267,11 +274,19 @@ class Slicer:
 
     def _describe(self, harm: Harm, start: Node, origin: Node) -> Evidence:
         path = self._path(start, origin)
+        if origin.record is not None and origin.status == "computed" and not origin.parents:
+            garbage = self.freezer.reader_of_garbage(origin.record, origin.k, origin.index)
+            if garbage is not None and garbage[0] is not origin.record:
+                record, k, index = garbage
+                origin = Node(record, k, index, record.outs[k])
+                origin.parents = [unwritten := Node(None, 0, None, record.outs[k])]
+                unwritten.status = "uninitialised"
+                path.insert(0, origin)
         frozen, kind = self.freezer.origin(origin, [p.record for p in path])
         steps = [self.freezer.light(n) for n in path[1:]]
         incomplete = None
         if any(n.index is None for n in path if n.record is not None):
-            incomplete = "some values on the way were no longer in memory"
+            incomplete = "which elements led there: values on the way were no longer in memory"
         return Evidence(
             sink=harm.sink,
             subject=harm.subject,
@@ -314,7 +329,6 @@ class Slicer:
         record = harm.record
         if record is None:
             return None
-        record.outs = ()
         frozen: OpRecord = self.freezer.full(record, 0, None)
         return Evidence(
             sink="exception",
@@ -329,4 +343,3 @@ class Slicer:
 
 def _is_nan(value: float | complex) -> bool:
     return cmath.isnan(value)
-

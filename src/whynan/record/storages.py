@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 
 Index = tuple[int, ...]
+storage_id: Callable[[torch.Tensor], int] = torch._C._storage_id  # type: ignore[attr-defined]  # not in torch's stub
 
 
 class Entry:
@@ -20,7 +22,7 @@ class Entry:
 
     def __init__(self, storage: torch.UntypedStorage) -> None:
         self.cdata: int = storage._cdata
-        self.weak: int | None = storage._weak_ref()  # type: ignore[no-untyped-call]  # torch stub
+        self.weak: Any = storage._weak_ref()  # an address, whatever torch's stub says
         self.nbytes: int = storage.nbytes()
         self.tainted = False  # some element is, or may be, non-finite
         self.partial = False  # not every byte was looked at: look at each slice that is read
@@ -39,16 +41,16 @@ class Entry:
             return self.held
         if self.weak is None:
             return None
-        return torch.UntypedStorage._new_with_weak_ptr(self.weak)  # type: ignore[no-untyped-call, no-any-return]  # torch stub
+        return torch.UntypedStorage._new_with_weak_ptr(self.weak)
 
     def expired(self) -> bool:
-        return self.held is None and (
-            self.weak is None or torch.UntypedStorage._expired(self.weak)  # type: ignore[no-untyped-call]  # torch stub
-        )
+        if self.held is not None:
+            return False
+        return self.weak is None or bool(torch.UntypedStorage._expired(self.weak))
 
     def release(self) -> None:
         if self.weak is not None:
-            torch.UntypedStorage._free_weak_ref(self.weak)  # type: ignore[no-untyped-call]  # torch stub
+            torch.UntypedStorage._free_weak_ref(self.weak)  # type: ignore[no-untyped-call]  # torch
             self.weak = None
 
     def __del__(self) -> None:
@@ -71,7 +73,7 @@ class Ref(NamedTuple):
             return None
         window = torch.empty(0, dtype=self.dtype, device=storage.device)
         try:
-            return window.set_(storage, self.offset, self.shape, self.stride)  # type: ignore[call-overload, no-any-return]  # torch stub
+            return window.set_(storage, self.offset, self.shape, self.stride)
         except RuntimeError:  # the storage was resized
             return None
 

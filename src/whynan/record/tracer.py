@@ -13,10 +13,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from whynan.errors import StopRun
 from whynan.record.modules import ModuleTracker
-from whynan.record.ops import FILLS, OpInfo, info_of
+from whynan.record.ops import OpInfo, info_of
+from whynan.record.records import Origin, Record, record_refs, writes_literal
 from whynan.record.sites import Frames, capture, passes_through
 from whynan.record.stats import has_nonfinite
-from whynan.record.storages import Entry, Holder, Ref
+from whynan.record.storages import Entry, Holder, Ref, storage_id
 
 ENGINE = torch.autograd.graph._engine_run_backward.__code__
 _node = torch._C._current_autograd_node
@@ -24,7 +25,6 @@ _sequence = torch._C._autograd._get_sequence_nr
 _no_dispatch = torch._C._disabled_torch_dispatch_impl
 _strided = torch.strided
 _new_ref = tuple.__new__
-_storage_id = torch._C._storage_id
 
 # An in-place operation destroys the operand that explains it. Small operands are always kept;
 # large ones only where the operation has a singular point or the type has little range.
@@ -36,35 +36,6 @@ SINGULAR = frozenset(
 MAX_RECORDS = 50_000
 HOLD_BYTES = 48 << 20
 KEEP_BYTES = 256 << 20
-
-
-class Record:
-    """One operation, with references to what it read and wrote."""
-
-    __slots__ = (
-        "args", "bad", "before", "derived", "frames", "func", "grad_enabled", "in_data", "in_optimizer",
-        "index", "info", "kept", "kwargs", "module", "node", "outs", "raised", "reads_grad",
-        "recomputed", "setup", "step", "tainted_in", "thread",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        self.node: str | None = None
-        self.bad: tuple[int, ...] = ()
-        self.before: dict[int, Any] | None = None
-        self.kept: tuple[Any, ...] = ()
-        self.raised: BaseException | None = None
-        self.recomputed = False
-        self.derived = False
-
-
-class Origin:
-    """Where an autograd node was made: what its backward operations are attributed to."""
-
-    __slots__ = ("frames", "module")
-
-    def __init__(self, frames: Frames | None, module: Any) -> None:
-        self.frames = frames
-        self.module = module
 
 
 class Local(threading.local):
@@ -85,7 +56,7 @@ class Local(threading.local):
         self.kept_bytes = 0
 
 
-class _Mode(TorchDispatchMode):
+class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch
     supports_higher_order_operators = True  # else torch refuses to run them under any mode
 
     @classmethod
@@ -93,12 +64,10 @@ class _Mode(TorchDispatchMode):
         return False  # torch would wrap the hot path twice and import all of torch._dynamo
 
     def __init__(self, tracer: Tracer) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # torch
         self.tracer = tracer
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return self.tracer.dispatch(func, types, args, kwargs or {})
 
 
@@ -130,7 +99,7 @@ class Tracer:
 
     def entry_of(self, tensor: torch.Tensor) -> Entry | None:
         """What is known about a tensor's storage."""
-        return self.entries.get(_storage_id(tensor))
+        return self.entries.get(storage_id(tensor))
 
     def clear(self) -> None:
         """Let go of everything."""
@@ -151,7 +120,9 @@ class Tracer:
             getattr(t, "__torch_dispatch__", _no_dispatch) not in (_no_dispatch, _default_dispatch)
             for t in types
         ):
-            return NotImplemented  # a tensor subclass unpacks itself; its inner operations come here
+            return (
+                NotImplemented  # a tensor subclass unpacks itself; its inner operations come here
+            )
         info = info_of(func)
         if info.ignored:
             return func(*args, **kwargs)
@@ -164,7 +135,7 @@ class Tracer:
             out = func(*args, **kwargs)
         except Exception as error:
             record.raised = error
-            record.outs = ()
+            record.outs = []
             self.records[record.index] = record
             self.last_raised = record
             raise
@@ -188,7 +159,6 @@ class Tracer:
         local = self.local
         record.thread = local.thread
         grad_enabled = torch.is_grad_enabled()
-        record.grad_enabled = grad_enabled
         record.in_data = local.data > 0
         record.in_optimizer = local.optimizer is not None and not grad_enabled
         node = _node()
@@ -205,7 +175,7 @@ class Tracer:
         record.reads_grad = False
         tainted: list[Ref] | None = None
         requires_grad = False
-        refs = []
+        refs: list[Any] = []
         for arg in args if not kwargs else (*args, *kwargs.values()):
             if isinstance(arg, torch.Tensor):
                 ref = self._ref(arg)
@@ -271,7 +241,6 @@ class Tracer:
             return capture(_below_engine(frame))
         # A user's frame inside the engine: a custom backward, a hook, or a checkpoint's replay.
         if passes_through(frame, "torch/utils/checkpoint.py", ENGINE):
-            record.recomputed = True
             record.node = None
             record.module = self.modules.running() or record.module
         return frames
@@ -280,7 +249,7 @@ class Tracer:
         if tensor.layout is not _strided or tensor._is_zerotensor():
             return None  # a zero tensor of forward-mode autograd has no memory at all
         try:
-            entry = self.entries.get(_storage_id(tensor))
+            entry = self.entries.get(storage_id(tensor))
         except (NotImplementedError, RuntimeError):
             return None
         if entry is None:
@@ -344,7 +313,9 @@ class Tracer:
             # Some in-place operations also return something new (native_batch_norm's statistics).
             if not isinstance(out, torch.Tensor) and out is not None:
                 seen = {id(t) for t in _flat(written)}
-                self._written(record, info, [t for t in _flat((out,)) if id(t) not in seen], outs, bad)
+                self._written(
+                    record, info, [t for t in _flat((out,)) if id(t) not in seen], outs, bad
+                )
         elif isinstance(out, torch.Tensor):
             self._written(record, info, (out,), outs, bad)
         elif isinstance(out, (tuple, list)):
@@ -453,7 +424,7 @@ class Tracer:
         local = self.local
         local.holder.let_go()
         while local.kept and local.kept[0][0].index < keep_from:
-            self._let_go_oldest(local)
+            self._let_go_oldest(local)  # else whynan itself would keep non-finite values alive
         entries = list(self.entries.values())
         wanted = self._explaining([e for e in entries if e.tainted and not e.expired()])
         mine = local.thread
@@ -510,36 +481,6 @@ def _flat(items: Any) -> list[torch.Tensor]:
 
 def _is_alias(entry: Entry, record: Record) -> bool:
     return any(ref.entry is entry for ref in record_refs(record))
-
-
-# Arguments that may be infinite without any value being so: the order of a norm, a bound.
-SETTINGS = frozenset(
-    {"ord", "p", "norm_type", "min", "max", "posinf", "neginf", "nan", "start", "end", "step",
-     "padding_value", "threshold", "eps"}
-)  # fmt: skip
-
-
-def nonfinite_scalars(record: Record) -> list[float]:
-    """Infinities and NaNs that the program gave as plain numbers."""
-    names = record.info.arg_names
-    pairs = [(names[i], a) for i, a in enumerate(record.args)] + list(record.kwargs.items())
-    return [a for name, a in pairs if isinstance(a, float) and a - a != 0 and name not in SETTINGS]
-
-
-def writes_literal(record: Record) -> bool:
-    """Whether the operation only writes a non-finite number that the program named."""
-    return record.info.base in FILLS and bool(nonfinite_scalars(record))
-
-
-def record_refs(record: Record) -> list[Ref]:
-    """Every tensor the operation read, in the order of its arguments."""
-    refs = []
-    for arg in (*record.args, *record.kwargs.values()):
-        if isinstance(arg, Ref):
-            refs.append(arg)
-        elif isinstance(arg, list):
-            refs += [item for item in arg if isinstance(item, Ref)]
-    return refs
 
 
 def _below_engine(frame: Any) -> Any:

@@ -39,7 +39,9 @@ def _draw_story(story: Story) -> list[Text]:
             lines += _draw_row(row, gutter)
         lines.append(Text(bar, style="blue"))
     for fact in story.facts:
-        lines += _labelled(f"{' ' * gutter} = {fact.label}: ", fact.text, STYLES.get(fact.label, "green"))
+        lines += _labelled(
+            f"{' ' * gutter} = {fact.label}: ", fact.text, STYLES.get(fact.label, "green")
+        )
     lines += _draw_chain(story, gutter)
     for fix in story.fixes:
         lines += _labelled("help: ", fix.title, "bold green")

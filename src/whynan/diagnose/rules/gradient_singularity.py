@@ -42,7 +42,9 @@ def gradient_singularity(op: OpRecord, evidence: Evidence) -> Finding | None:
     if upstream_grad is not None:
         observed.append(f"the gradient arriving there is {number(upstream_grad.value)}")
     if point is not None and point.stats is not None and point.value == 0:
-        observed.append(f"{plural(point.stats.zeros, 'value')} of {point.stats.count:,} exactly 0 at that point")
+        observed.append(
+            f"{plural(point.stats.zeros, 'value')} of {point.stats.count:,} exactly 0 at that point"
+        )
     elif point is not None:
         observed.append(f"the derivative is taken at {number(point.value)}")
     inferred = []
@@ -105,5 +107,8 @@ def _fixes(forward: str) -> tuple[Fix, ...]:
     if forward in ("acos", "asin", "atanh", "acosh"):
         return (Fix(kind="clamp_argument", title="clamp the argument strictly inside the interval, by about 1e-6 in float32"),)  # fmt: skip
     if forward in ("log", "div", "xlogy", "reciprocal"):
-        return (where, Fix(kind="clamp_argument", title="clamp the operand at a small positive value"))
+        return (
+            where,
+            Fix(kind="clamp_argument", title="clamp the operand at a small positive value"),
+        )
     return (where,)

@@ -25,7 +25,17 @@ from whynan.diagnose.words import at, called, origin_label, plural, subject
 from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, number
 from whynan.registry import rule
 
-LOGS = ("log", "log2", "log10", "log1p", "xlogy", "logit", "_log_softmax", "special_xlog1py", "_ctc_loss")
+LOGS = (
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "xlogy",
+    "logit",
+    "_log_softmax",
+    "special_xlog1py",
+    "_ctc_loss",
+)
 
 
 @rule("N012", "log-of-nonpositive", "log_nonpositive", ops=LOGS)
@@ -90,9 +100,13 @@ def _counts(op: OpRecord, x: Operand) -> tuple[str, ...]:
         return (f"{called(x)} is {number(x.value)}",)
     facts = []
     if x.stats.zeros:
-        facts.append(f"{plural(x.stats.zeros, 'value')} of {x.stats.count:,} in {called(x)} exactly 0")
+        facts.append(
+            f"{plural(x.stats.zeros, 'value')} of {x.stats.count:,} in {called(x)} exactly 0"
+        )
     if x.stats.negatives:
-        facts.append(f"{plural(x.stats.negatives, 'value')} of {x.stats.count:,} in {called(x)} negative")
+        facts.append(
+            f"{plural(x.stats.negatives, 'value')} of {x.stats.count:,} in {called(x)} negative"
+        )
     return tuple(facts)
 
 
@@ -112,7 +126,10 @@ def _inferred(op: OpRecord, x: Operand) -> tuple[str, ...]:
 
 def _fixes(x: Operand) -> tuple[Fix, ...]:
     maker = x.upstream[0].name if x.upstream else ""
-    floor = Fix(kind="clamp_argument", title="keep the argument above 0, such as `.clamp(min=1e-12)` in float32")
+    floor = Fix(
+        kind="clamp_argument",
+        title="keep the argument above 0, such as `.clamp(min=1e-12)` in float32",
+    )
     if maker == "_softmax":
         return (Fix(kind="log_softmax", title="take the logarithm before the small values are rounded away: `log_softmax`"), floor)  # fmt: skip
     if maker == "sigmoid":

@@ -76,8 +76,14 @@ def _observed(op: OpRecord, dtype: str, culprit: Operand | None) -> tuple[str, .
     facts = []
     limit = dtype_max(dtype)
     if op.exact is not None and math.isfinite(op.exact) and limit is not None:
-        facts.append(f"in float64 the result is {number(op.exact)}; {dtype} ends at {number(limit)}")
-    values = [f"{called(o, o.role)} = {number(o.value)}" for o in op.inputs if o.value is not None and o.index is not None and o.slice_stats is None]
+        facts.append(
+            f"in float64 the result is {number(op.exact)}; {dtype} ends at {number(limit)}"
+        )
+    values = [
+        f"{called(o, o.role)} = {number(o.value)}"
+        for o in op.inputs
+        if o.value is not None and o.index is not None and o.slice_stats is None
+    ]
     if values:
         facts.append(f"operands there: {', '.join(values[:3])}")
     if culprit is not None and culprit.slice_stats is not None:
@@ -89,7 +95,9 @@ def _observed(op: OpRecord, dtype: str, culprit: Operand | None) -> tuple[str, .
 def _inferred(op: OpRecord, evidence: Evidence) -> tuple[str, ...]:
     hyper = evidence.hyper
     if op.phase == "optimizer" and hyper:
-        shown = ", ".join(f"{k}={number(v) if isinstance(v, float) else v}" for k, v in hyper.items())
+        shown = ", ".join(
+            f"{k}={number(v) if isinstance(v, float) else v}" for k, v in hyper.items()
+        )
         return (f"the update ran with {shown}",)
     return ()
 

@@ -24,7 +24,17 @@ from whynan.diagnose.words import called, origin_label, subject
 from whynan.model import Evidence, Finding, Fix, OpRecord, dotted
 from whynan.registry import rule
 
-WORDS = ("linalg", "inverse", "cholesky", "logdet", "slogdet", "_det", "lu_", "geqrf", "triangular_solve")
+WORDS = (
+    "linalg",
+    "inverse",
+    "cholesky",
+    "logdet",
+    "slogdet",
+    "_det",
+    "lu_",
+    "geqrf",
+    "triangular_solve",
+)
 
 
 @rule("N033", "singular-matrix", "singular_matrix", kinds=("operation", "raised"))

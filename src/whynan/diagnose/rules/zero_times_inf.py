@@ -26,7 +26,19 @@ from whynan.diagnose.words import called, origin_label, plural, subject
 from whynan.model import Evidence, Finding, Fix, OpRecord
 from whynan.registry import rule
 
-PRODUCTS = ("mul", "mm", "bmm", "addmm", "baddbmm", "mv", "dot", "addcmul", "prod", "cumprod", "convolution")
+PRODUCTS = (
+    "mul",
+    "mm",
+    "bmm",
+    "addmm",
+    "baddbmm",
+    "mv",
+    "dot",
+    "addcmul",
+    "prod",
+    "cumprod",
+    "convolution",
+)
 
 
 @rule("N023", "zero-times-inf", "zero_times_inf", ops=PRODUCTS)
@@ -38,7 +50,9 @@ def zero_times_inf(op: OpRecord, evidence: Evidence) -> Finding | None:
     zero = next((o for o in op.inputs if o not in infinite), None)
     observed = []
     if zero is not None and zero.stats is not None and zero.stats.zeros:
-        observed.append(f"{plural(zero.stats.zeros, 'value')} of {zero.stats.count:,} in {called(zero)} exactly 0")
+        observed.append(
+            f"{plural(zero.stats.zeros, 'value')} of {zero.stats.count:,} in {called(zero)} exactly 0"
+        )
     return Finding(
         code="N023",
         slug="zero-times-inf",

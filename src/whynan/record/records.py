@@ -1,0 +1,83 @@
+"""One operation as it was recorded, before anything about it is explained."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from whynan.record.ops import FILLS, OpInfo
+from whynan.record.sites import Frames
+from whynan.record.storages import Ref
+
+
+class Record:
+    """One operation, with references to what it read and wrote."""
+
+    __slots__ = (
+        "args", "bad", "before", "derived", "frames", "func", "in_data", "in_optimizer", "index",
+        "info", "kept", "kwargs", "module", "node", "outs", "raised", "reads_grad", "setup",
+        "step", "tainted_in", "thread",
+    )  # fmt: skip
+
+    index: int
+    func: Any
+    info: OpInfo
+    args: tuple[Any, ...]  # as given, with a Ref for each tensor
+    kwargs: dict[str, Any]
+    outs: list[Ref]
+    frames: Frames | None
+    module: Any  # (outermost module, innermost module)
+    step: int
+    thread: int
+    in_data: bool  # inside a DataLoader
+    in_optimizer: bool
+    setup: bool  # before the first forward pass
+    reads_grad: bool  # an operand is a leaf's gradient or comes from one
+    tainted_in: list[Ref] | None  # operands that hold a non-finite value
+
+    def __init__(self) -> None:
+        self.node: str | None = None  # the autograd node being evaluated
+        self.derived = False  # part of torch's own derivative formula
+        self.bad: tuple[int, ...] = ()  # which outputs are non-finite
+        self.before: dict[int, Any] | None = None  # operands that the operation overwrites
+        self.kept: tuple[Any, ...] = ()  # storages kept alive for the explanation
+        self.raised: BaseException | None = None
+
+
+class Origin:
+    """Where an autograd node was made: what its backward operations are attributed to."""
+
+    __slots__ = ("frames", "module")
+
+    def __init__(self, frames: Frames | None, module: Any) -> None:
+        self.frames = frames
+        self.module = module
+
+
+# Arguments that may be infinite without any value being so: the order of a norm, a bound.
+SETTINGS = frozenset(
+    {"ord", "p", "norm_type", "min", "max", "posinf", "neginf", "nan", "start", "end", "step",
+     "padding_value", "threshold", "eps"}
+)  # fmt: skip
+
+
+def nonfinite_scalars(record: Record) -> list[float]:
+    """Infinities and NaNs that the program gave as plain numbers."""
+    names = record.info.arg_names
+    pairs = [(names[i], a) for i, a in enumerate(record.args)] + list(record.kwargs.items())
+    return [a for name, a in pairs if isinstance(a, float) and a - a != 0 and name not in SETTINGS]
+
+
+def writes_literal(record: Record) -> bool:
+    """Whether the operation only writes a non-finite number that the program named."""
+    return record.info.base in FILLS and bool(nonfinite_scalars(record))
+
+
+def record_refs(record: Record) -> list[Ref]:
+    """Every tensor the operation read, in the order of its arguments."""
+    refs = []
+    for arg in (*record.args, *record.kwargs.values()):
+        if isinstance(arg, Ref):
+            refs.append(arg)
+        elif isinstance(arg, list):
+            refs += [item for item in arg if isinstance(item, Ref)]
+    return refs
