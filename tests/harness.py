@@ -1,25 +1,39 @@
-"""Runs `whynan run` in forked children of one process, so that torch is imported only once."""
+"""Runs programs as `whynan run` does, in forked children of one process that has torch loaded.
+
+Importing torch takes seconds, a fork milliseconds. The forks come from a server process of its
+own that never computes anything, so that no thread pool is copied half-way.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+import traceback
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-import torch  # imported before the fork; no operation may run in this process
+ROOT = Path(__file__).resolve().parent.parent
 
-from whynan.launch import Program
-from whynan.pipeline import Run, RunOptions
+
+@dataclass(frozen=True)
+class Job:
+    """One program to run; `traced=False` runs it as plain Python would."""
+
+    script: str
+    args: list[str] = field(default_factory=list)
+    cwd: str | None = None
+    traced: bool = True
+    options: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a child left behind."""
+    """What a program left behind."""
 
     code: int
     stdout: str
@@ -27,19 +41,61 @@ class Result:
     report: dict[str, Any] | None
 
 
+class ForkServer:
+    """Answers jobs one after the other; started at the first one."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+
+    def run(
+        self, script: Path, *args: str, cwd: Path | None = None, traced: bool = True, **options: Any
+    ) -> Result:
+        job = Job(str(script), list(args), str(cwd) if cwd else None, traced, options)
+        server = self._server()
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write(json.dumps(asdict(job)) + "\n")
+        server.stdin.flush()
+        answer = server.stdout.readline()
+        if not answer:
+            raise RuntimeError("the fork server died")
+        return Result(**json.loads(answer))
+
+    def _server(self) -> subprocess.Popen[str]:
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.harness"],
+                cwd=ROOT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "80"},
+            )
+        return self._process
+
+    def close(self) -> None:
+        if self._process is not None:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            self._process.wait()
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+
+
 def run_forked(
     script: Path, *args: str, cwd: Path | None = None, traced: bool = True, **options: Any
 ) -> Result:
-    """Run a script as `whynan run` (or, untraced, as plain Python) in a forked child."""
+    """Fork, run one program in the child, and collect what it left behind."""
+    script = Path(script).resolve()
     with tempfile.TemporaryDirectory() as folder:
         out, err, report = (Path(folder) / name for name in ("out", "err", "report.json"))
         pid = os.fork()
         if pid == 0:
-            _child(script, args, cwd or script.parent, traced, out, err, report, options)
-        status = _wait(pid)
+            _child(script, args, Path(cwd or script.parent), traced, out, err, report, options)
+        code = _wait(pid)
         text = report.read_text() if report.exists() else None
         return Result(
-            code=status,
+            code=code,
             stdout=out.read_text(),
             stderr=err.read_text(),
             report=json.loads(text) if text else None,
@@ -58,6 +114,15 @@ def _wait(pid: int, limit_s: float = 240.0) -> int:
     raise TimeoutError(f"the program did not end within {limit_s:g} s")
 
 
+def _redirect(out: Path, err: Path) -> None:
+    for number, path in ((1, out), (2, err)):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), number)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    sys.stdin = open(0, closefd=False)
+    sys.stdout = open(1, "w", closefd=False)
+    sys.stderr = open(2, "w", closefd=False, buffering=1)
+
+
 def _child(
     script: Path, args: tuple[str, ...], cwd: Path, traced: bool,
     out: Path, err: Path, report: Path, options: dict[str, Any],
@@ -65,21 +130,13 @@ def _child(
     code = 70
     try:
         os.chdir(cwd)
-        for number, path in ((1, out), (2, err)):
-            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), number)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        sys.stdin = open(0, closefd=False)
-        sys.stdout = open(1, "w", closefd=False)
-        sys.stderr = open(2, "w", closefd=False, buffering=1)
+        _redirect(out, err)
         name = os.path.relpath(script, cwd)
-        import warnings
-
-        warnings.resetwarnings()
-        warnings.simplefilter("default")
-        torch.set_num_threads(1)
         if traced:
-            run = Run(Program(target=name, args=args), RunOptions(json=report, **options))
-            code = run.go()
+            from whynan.launch import Program
+            from whynan.pipeline import Run, RunOptions
+
+            code = Run(Program(target=name, args=args), RunOptions(json=report, **options)).go()
         else:
             import runpy
 
@@ -90,11 +147,25 @@ def _child(
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
     except BaseException:
-        import traceback
-
         traceback.print_exc()
         code = 1
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def _serve(requests: IO[str], answers: IO[str]) -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    for line in requests:
+        job = Job(**json.loads(line))
+        cwd = Path(job.cwd) if job.cwd else None
+        result = run_forked(Path(job.script), *job.args, cwd=cwd, traced=job.traced, **job.options)
+        answers.write(json.dumps(asdict(result)) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    _serve(sys.stdin, sys.stdout)

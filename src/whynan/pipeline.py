@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 from whynan import launch
-from whynan.diagnose.engine import explain_evidence
+from whynan.diagnosis.engine import explain_evidence
 from whynan.errors import StopRun, UsageError, WhynanError
 from whynan.explain.story import tell
 from whynan.model import Diagnosis, Evidence, Outcome

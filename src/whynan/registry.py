@@ -66,8 +66,8 @@ def rule(
 
 
 def rules() -> list[Rule]:
-    """Every rule, by code; the files in `diagnose/rules/` are found, not listed."""
-    package = importlib.import_module("whynan.diagnose.rules")
+    """Every rule, by code; the files in `diagnosis/rules/` are found, not listed."""
+    package = importlib.import_module("whynan.diagnosis.rules")
     for info in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"whynan.diagnose.rules.{info.name}")
+        importlib.import_module(f"whynan.diagnosis.rules.{info.name}")
     return [_rules[code] for code in sorted(_rules)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from whynan.diagnose.naming import call_of
+from whynan.diagnosis.naming import call_of
 from whynan.explain.snippet import Row, shown_path, snippet
 from whynan.model import Anomaly, Fix, Link, Site, number
 

@@ -13,7 +13,7 @@ from whynan.record.modules import path_of
 from whynan.record.ops import FILLS
 from whynan.record.recompute import in_float64
 from whynan.record.records import Record
-from whynan.record.relations import Read, reads, value_after, value_before
+from whynan.record.relations import ALONG_DIM, Read, reads, value_after, value_before
 from whynan.record.sites import Frames, site_of
 from whynan.record.stats import first_nonfinite, stats_of
 from whynan.record.storages import Index, Ref
@@ -60,7 +60,7 @@ class Freezer:
             tensor = value_after(record, k)
             index = first_nonfinite(tensor) if tensor is not None else None
         operands = tuple(
-            self._operand(record, read, history=True) for read in reads(record, k, index)
+            self._operand(record, read, index, history=True) for read in reads(record, k, index)
         )
         return replace(
             self._bare(record, k, index, value),
@@ -149,7 +149,8 @@ class Freezer:
 
     # ---- operands -----------------------------------------------------------------------
 
-    def _operand(self, record: Record, read: Read, *, history: bool) -> Operand:
+    def _operand(self, record: Record, read: Read, own: Index | None, *, history: bool) -> Operand:
+        """One argument; of a slice, the element that decides: in a softmax its own logit."""
         tensor = value_before(record, read)
         if tensor is None:
             return Operand(role=read.role, stats=None, source=self._source(read.ref))
@@ -157,7 +158,8 @@ class Freezer:
         if index is None:
             part = tensor[read.selection]
             part_stats = stats_of(part)
-            index = _extreme(part, read.selection)
+            keeps_place = record.info.base in ALONG_DIM and len(own or ()) == tensor.dim()
+            index = own if keeps_place else _extreme(part, read.selection)
         value = real(tensor[index].item()) if index is not None and tensor.numel() else None
         upstream: tuple[OpRecord, ...] = ()
         if history and tensor.is_floating_point():
@@ -194,7 +196,7 @@ class Freezer:
             if maker is None or maker.info.allocates:
                 break
             operands = [
-                (read, self._operand(maker, read, history=False))
+                (read, self._operand(maker, read, node.index, history=False))
                 for read in reads(maker, node.k, node.index)
                 if read.ref.dtype.is_floating_point
             ]
@@ -224,7 +226,7 @@ class Freezer:
                     return reader
                 maker = node.record
                 operands = [
-                    (r, self._operand(maker, r, history=False))
+                    (r, self._operand(maker, r, node.index, history=False))
                     for r in reads(maker, node.k, node.index)
                     if r.ref.dtype.is_floating_point
                 ]

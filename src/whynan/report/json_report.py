@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from whynan.diagnose.naming import call_of
+from whynan.diagnosis.naming import call_of
 from whynan.explain.snippet import shown_path
 from whynan.model import Anomaly, Diagnosis, Link, Operand, Site, kind_of
 

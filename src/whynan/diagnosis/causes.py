@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from whynan.diagnose.words import plural
+from whynan.diagnosis.words import plural
 from whynan.model import Cause, Operand, OpRecord, number
 
 # Functions whose result rounds to exactly 0 although no input is.
@@ -31,11 +31,7 @@ def _from_operand(culprit: Operand) -> Iterator[Cause]:
             )
             return
         if maker.value == 0 and maker.name in UNDERFLOWING and _nonzero_operands(maker):
-            reason = next(o for o in maker.inputs if o.value is not None)
-            yield Cause(
-                code="underflow",
-                evidence=f"{_place(maker)}: `{maker.name.strip('_')}` of {number(reason.value)} rounded to 0",
-            )
+            yield Cause(code="underflow", evidence=_underflow(maker))
             return
         if maker.value == 0 and maker.name == "sum" and _all_zero(maker):
             count = maker.inputs[0].slice_stats or maker.inputs[0].stats
@@ -54,6 +50,14 @@ def _from_precision(op: OpRecord) -> Iterator[Cause]:
             code="low_precision",
             evidence=f"in float64 the same operands give {number(op.exact)}; {dtype} cannot hold it",
         )
+
+
+def _underflow(maker: OpRecord) -> str:
+    reason = next(o for o in maker.inputs if o.value is not None)
+    text = f"{_place(maker)}: `{maker.name.strip('_')}` of {number(reason.value)} rounded to 0"
+    if maker.name == "_softmax" and reason.slice_stats is not None:
+        text += f"; the largest value beside it is {number(reason.slice_stats.max)}"
+    return text
 
 
 def _place(op: OpRecord) -> str:

@@ -19,8 +19,8 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.diagnose.naming import short_call
-from whynan.diagnose.words import called, origin_label, subject
+from whynan.diagnosis.naming import short_call
+from whynan.diagnosis.words import called, origin_label, subject
 from whynan.model import Evidence, Finding, Fix, OpRecord, dotted
 from whynan.registry import rule
 

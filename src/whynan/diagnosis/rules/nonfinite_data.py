@@ -19,7 +19,7 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.diagnose.words import at, bad_values, subject
+from whynan.diagnosis.words import at, bad_values, subject
 from whynan.model import Evidence, Finding, Fix, OpRecord
 from whynan.registry import rule
 

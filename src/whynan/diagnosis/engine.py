@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from whynan.diagnose.causes import causes_of
-from whynan.diagnose.chain import chain_of
-from whynan.diagnose.naming import operand_names
-from whynan.diagnose.rules.opaque_op import unexplained
+from whynan.diagnosis.causes import causes_of
+from whynan.diagnosis.chain import chain_of
+from whynan.diagnosis.naming import operand_names
+from whynan.diagnosis.rules.opaque_op import unexplained
 from whynan.model import Anomaly, Evidence, Finding, OpRecord
 from whynan.registry import rules
 

@@ -20,7 +20,7 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.diagnose.words import origin_label, subject
+from whynan.diagnosis.words import origin_label, subject
 from whynan.model import Evidence, Finding, Fix, OpRecord, number
 from whynan.registry import rule
 

@@ -18,8 +18,8 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.diagnose.naming import short_call
-from whynan.diagnose.words import called, origin_label, plural, subject
+from whynan.diagnosis.naming import short_call
+from whynan.diagnosis.words import called, origin_label, plural, subject
 from whynan.model import Evidence, Finding, Fix, OpRecord
 from whynan.registry import rule
 

@@ -22,8 +22,8 @@ from __future__ import annotations
 
 import math
 
-from whynan.diagnose.naming import short_call
-from whynan.diagnose.words import called, dtype_max, origin_label, subject
+from whynan.diagnosis.naming import short_call
+from whynan.diagnosis.words import called, dtype_max, origin_label, subject
 from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, dotted, number
 from whynan.registry import rule
 

@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import math
 
-from whynan.diagnose.naming import short_call
-from whynan.diagnose.words import called, origin_label, subject
+from whynan.diagnosis.naming import short_call
+from whynan.diagnosis.words import called, origin_label, subject
 from whynan.model import Evidence, Finding, Fix, OpRecord, number
 from whynan.registry import rule
 

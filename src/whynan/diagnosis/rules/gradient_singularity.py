@@ -24,8 +24,8 @@ from __future__ import annotations
 import math
 import re
 
-from whynan.diagnose.naming import short_call
-from whynan.diagnose.words import called, origin_label, plural, subject
+from whynan.diagnosis.naming import short_call
+from whynan.diagnosis.words import called, origin_label, plural, subject
 from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, number
 from whynan.registry import rule
 

@@ -1,0 +1,38 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: demo test check fix golden clean
+
+demo: $(READY)  ## run a failing script and read the report
+	@echo '$$ whynan run examples/distill.py'
+	@$(BIN)/whynan run examples/distill.py || test $$? -eq 3
+
+test: check  ## all checks and tests
+	$(BIN)/pytest -n 2 -q
+
+check: $(READY)  ## format, lint and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+fix: $(READY)  ## let ruff mend what it can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+golden: $(READY)  ## rewrite tests/cases/*/report.txt; read the diff as prose
+	$(BIN)/pytest -n 2 -q tests/test_cases.py --update-golden
+
+# torch goes in first and alone: anything that depends on it would otherwise pull a larger build.
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "whynan needs Python 3.11 or newer")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check $$(grep '^torch==' constraints.txt)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,92 @@
+"""Nothing of the user's changes: results, output, random numbers, hooks."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn.modules import module as nn_module
+from torch.optim import optimizer as nn_optimizer
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+
+import whynan
+from tests.harness import ForkServer
+
+PROGRAMS = Path(__file__).parent / "programs"
+
+
+def test_training_is_bit_identical_with_and_without_whynan(programs: ForkServer) -> None:
+    plain = programs.run(PROGRAMS / "train_models.py", traced=False)
+    traced = programs.run(PROGRAMS / "train_models.py")
+    assert plain.code == 0, plain.stderr
+    assert traced.stdout == plain.stdout
+    assert traced.code == 0
+    assert "transformer 1" in traced.stdout
+
+
+def state_of_torch() -> tuple[object, ...]:
+    return (
+        torch.autograd._engine_run_backward,
+        torch.Tensor.__dict__.get("numpy"),
+        torch.Tensor.__repr__,
+        torch.save,
+        torch.compile,
+        torch.amp.GradScaler.step,
+        torch.utils.data.dataloader._BaseDataLoaderIter.__next__,
+        threading.Thread._bootstrap_inner,  # type: ignore[attr-defined]
+        dict(nn_module._global_forward_hooks),
+        dict(nn_module._global_forward_pre_hooks),
+        dict(nn_optimizer._global_optimizer_pre_hooks),
+        dict(nn_optimizer._global_optimizer_post_hooks),
+        len(_get_current_dispatch_mode_stack()),
+    )
+
+
+def test_tracing_leaves_no_hook_or_patch_behind() -> None:
+    before = state_of_torch()
+    with whynan.trace():
+        assert state_of_torch() != before
+        torch.ones(3).sum()
+    assert state_of_torch() == before
+
+
+def test_tracing_leaves_no_hook_behind_when_the_body_raises() -> None:
+    before = state_of_torch()
+    with pytest.raises(KeyError), whynan.trace():
+        raise KeyError("mine")
+    assert state_of_torch() == before
+
+
+def test_an_error_of_whynan_itself_does_not_reach_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    from whynan.record import tracer
+
+    def broken(x: torch.Tensor) -> bool:
+        raise RuntimeError("a bug in whynan")
+
+    monkeypatch.setattr(tracer, "has_nonfinite", broken)
+    with whynan.trace() as trace:
+        total = torch.ones(3).log().sum()
+    assert total.item() == 0
+    assert "a bug in whynan" in whynan.diagnose(trace).notes[0]
+
+
+def test_nothing_is_held_after_a_healthy_step() -> None:
+    from whynan.record.session import Session
+
+    session = Session()
+    session.start()
+    try:
+        model = torch.nn.Linear(4, 4)
+        optimizer = torch.optim.Adam(model.parameters())
+        for _ in range(3):
+            model(torch.randn(8, 4)).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        assert session.tracer.records == {}
+        assert session.tracer.local.holder._bytes == 0
+        alive = [e for e in session.tracer.entries.values() if not e.expired()]
+        assert len(alive) < 20
+    finally:
+        session.stop()
