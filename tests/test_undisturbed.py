@@ -28,7 +28,7 @@ def test_training_is_bit_identical_with_and_without_whynan(programs: ForkServer)
 
 def state_of_torch() -> tuple[object, ...]:
     return (
-        torch.autograd._engine_run_backward,
+        vars(torch.autograd)["_engine_run_backward"],
         torch.Tensor.__dict__.get("numpy"),
         torch.Tensor.__repr__,
         torch.save,
@@ -59,7 +59,9 @@ def test_tracing_leaves_no_hook_behind_when_the_body_raises() -> None:
     assert state_of_torch() == before
 
 
-def test_an_error_of_whynan_itself_does_not_reach_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_whynan_itself_does_not_reach_the_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from whynan.record import tracer
 
     def broken(x: torch.Tensor) -> bool:

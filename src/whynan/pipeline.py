@@ -163,7 +163,7 @@ class Run:
 
             session = Session(on_evidence=self._found)
             session.tracer.on_step_back = self._aside
-            session.sinks.on_step = self._stepped
+            session.optimizers.on_step = self._stepped
             session.start()
         except Exception as error:
             self._aside(error)

@@ -95,7 +95,7 @@ def _raising_line(error: BaseException) -> str:
 
 def _local_tensors(trace: TracebackType | None) -> Iterator[torch.Tensor]:
     """Tensors in the local variables of the raising frames, innermost frame first."""
-    from whynan.record.sinks import tensors_in
+    from whynan.record.checks import tensors_in
 
     for step in _tracebacks(trace):
         for value in list(step.tb_frame.f_locals.values()):

@@ -20,18 +20,19 @@ from whynan.record.storages import storage_id
 class ModuleTracker:
     """Follows module calls with global hooks; `stack()` is the calling thread's."""
 
-    def __init__(
+    def __init__(self) -> None:
+        self._local = threading.local()
+        self._roots: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        self._start: Callable[[nn.Module], None] = lambda module: None
+        self._end: Callable[[nn.Module, Any], None] = lambda module, output: None
+        self._handles: list[Any] = []
+
+    def install(
         self,
         on_outermost_start: Callable[[nn.Module], None],
         on_outermost_end: Callable[[nn.Module, Any], None],
     ) -> None:
-        self._local = threading.local()
-        self._roots: weakref.WeakSet[nn.Module] = weakref.WeakSet()
-        self._start = on_outermost_start
-        self._end = on_outermost_end
-        self._handles: list[Any] = []
-
-    def install(self) -> None:
+        self._start, self._end = on_outermost_start, on_outermost_end
         self._handles = [
             register_module_forward_pre_hook(self._enter),
             register_module_forward_hook(self._leave, always_call=True),

@@ -75,12 +75,12 @@ class OpInfo:
         return bool(self.write_args or self.write_kwargs)
 
 
-_cache: dict[Any, OpInfo] = {}
+_cache: dict[int, tuple[OpInfo, Any]] = {}  # by identity: an operator's own hash is slow
 
 
 def info_of(func: Any) -> OpInfo:
     """The facts about `func`, computed at the first call."""
-    info = _cache.get(func)
-    if info is None:
-        info = _cache[func] = OpInfo(func)
-    return info
+    known = _cache.get(id(func))
+    if known is None:
+        known = _cache[id(func)] = (OpInfo(func), func)
+    return known[0]

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
+
+import torch
 
 from whynan.model import Evidence
-from whynan.record.sinks import Sinks
+from whynan.record.backward_sink import BackwardSink
+from whynan.record.checks import Checks
+from whynan.record.exceptions import harm_of_exception
+from whynan.record.modules import ModuleTracker
+from whynan.record.optimizer_sink import OptimizerSink
+from whynan.record.output_sink import OutputSink
+from whynan.record.patches import Patches
 from whynan.record.slicing import Harm, Slicer
-from whynan.record.tracer import HOLD_BYTES
+from whynan.record.surroundings import Surroundings
+from whynan.record.tracer import HOLD_BYTES, Tracer
 from whynan.recording import Recording
 
 MAX_HARMS = 20
@@ -22,59 +32,83 @@ class Session:
         on_evidence: Callable[[Evidence], None] = lambda evidence: None,
         hold_bytes: int = HOLD_BYTES,
     ) -> None:
-        self.sinks = Sinks(self._harm, self._look, hold_bytes)
-        self.tracer = self.sinks.tracer
-        self._slicer = Slicer(self.tracer)
+        self.modules = ModuleTracker()
+        self.tracer = Tracer(self.modules, hold_bytes=hold_bytes)
+        self.slicer = Slicer(self.tracer)
+        self.checks = Checks(self.tracer, self.modules, self._harm, self.slicer.evidence)
+        self.outputs = OutputSink(self.checks)
+        self.backward = BackwardSink(self.checks)
+        self.optimizers = OptimizerSink(self.checks, self.backward)
+        self.surroundings = Surroundings(self.checks)
+        self._patches = Patches()
+        self._mode: Any = None
         self._on_evidence = on_evidence
         self._evidence: list[Evidence] = []
         self._seen: set[object] = set()
         self._harms = 0
 
     def start(self) -> None:
-        self.sinks.install()
+        self.modules.install(self.outputs.outermost_starts, self.outputs.outermost_ends)
+        self.backward.on_backward = self._backward_begins
+        for part in (self.outputs, self.backward, self.optimizers, self.surroundings):
+            part.install(self._patches)
+        self._mode = self.tracer.mode()
+        self._mode.__enter__()
+        self.tracer.active = True
 
     def stop(self, error: BaseException | None = None) -> None:
         """End the block; `error` is the exception that left it, if one did."""
         try:
-            if error is not None and not self._evidence:
-                self.sinks.raised(error)
+            self.optimizers.resume()
             if error is None:
-                self.sinks.finish()
+                self.checks.quietly(self.outputs.flush)
+                self.checks.quietly(self.backward.finish)
+            elif not self._evidence:
+                self.checks.quietly(lambda: self._raised(error))
         finally:
-            self.sinks.remove()
+            self.tracer.active = False
+            self._mode.__exit__(None, None, None)
+            self._patches.restore()
+            self.surroundings.remove()
+            self.optimizers.remove()
+            self.modules.remove()
+            self.tracer.clear()
 
     def request_stop(self) -> None:
         """Every thread leaves the program at its next operation."""
         self.tracer.stopping = True
 
-    def _look(self, harm: Harm) -> Evidence | None:
-        return self._slicer.evidence(harm)
+    def _backward_begins(self) -> None:
+        self.optimizers.resume()
+        self.outputs.drop()
+
+    def _raised(self, error: BaseException) -> None:
+        harm = harm_of_exception(error, self.tracer, self.checks.is_nonfinite)
+        if harm is not None:
+            self.checks.harm(harm)
 
     def _harm(self, harm: Harm) -> None:
         if self._harms >= MAX_HARMS:
             return
-        evidence = self._slicer.evidence(harm)
+        evidence = self.slicer.evidence(harm)
         if evidence is None:
             return
         self._harms += 1
         site = evidence.origin.site
         key = (site and (site.file, site.line, site.column), evidence.origin.op)
-        if key in self._seen:
-            return
-        self._seen.add(key)
-        self._evidence.append(evidence)
-        self._on_evidence(evidence)
+        if key not in self._seen:
+            self._seen.add(key)
+            self._evidence.append(evidence)
+            self._on_evidence(evidence)
 
     def recording(self) -> Recording:
-        import torch
-
-        notes = list(self.sinks.notes)
+        notes = list(self.surroundings.notes)
         if self.tracer.broken:
             notes.append(f"whynan stepped aside after an error of its own: {self.tracer.broken}")
         return Recording(
             evidence=tuple(self._evidence),
             steps=self.tracer.step,
-            history=tuple(self.sinks.history),
+            history=tuple(self.optimizers.history),
             torch_version=torch.__version__,
             notes=tuple(notes),
         )

@@ -140,7 +140,7 @@ class Slicer:
         index = first_nonfinite(tensor)
         if index is None:
             return None
-        ref = self.tracer._ref(tensor)
+        ref = self.tracer.ref(tensor)
         if ref is None:
             return None
         node = self.locate(ref, index, self.tracer.next_index)

@@ -27,8 +27,9 @@ _strided = torch.strided
 _new_ref = tuple.__new__
 
 # An in-place operation destroys the operand that explains it. Small operands are always kept;
-# large ones only where the operation has a singular point or the type has little range.
-SMALL_NUMEL = 1 << 16
+# large ones where the operation has a singular point, the type has little range, or the gradients
+# of this step are large enough for an update to overflow.
+SMALL_NUMEL = 1 << 12
 SINGULAR = frozenset(
     {"log", "log2", "log10", "log1p", "sqrt", "rsqrt", "reciprocal", "div", "pow", "acos", "asin",
      "atanh", "acosh", "exp", "tan", "erfinv", "logit"}
@@ -45,6 +46,8 @@ class Local(threading.local):
         self.busy = 0  # whynan's own work, or torch printing a tensor: not the program's
         self.data = 0  # inside a DataLoader
         self.optimizer: torch.optim.Optimizer | None = None
+        self.paused: Any = None  # the recorder's mode, off during an update that cannot overflow
+        self.optimizer_frames: Frames | None = None  # of step(), when torch wrote what is inside
         self.differentiated = False  # a backward pass ended since the last update
         self.updated = False  # a leaf was written by hand after that
         self.made: dict[int, Origin] = {}  # by autograd sequence number
@@ -83,6 +86,7 @@ class Tracer:
         self.step = 0
         self.active = False
         self.began = False  # the setup part of the program is over
+        self.careful = False  # large gradients: this step may overflow, keep what explains it
         self.shadowing = False  # an absorbed overflow is being followed in float64
         self.uses_optimizer = False
         self.stopping = False  # another thread found harm and the run is to end
@@ -124,12 +128,12 @@ class Tracer:
                 NotImplemented  # a tensor subclass unpacks itself; its inner operations come here
             )
         info = info_of(func)
-        if info.ignored:
-            return func(*args, **kwargs)
+        if info.ignored or (info.view and not torch.is_grad_enabled()):
+            return func(*args, **kwargs)  # a view writes nothing; its node needs a call site
         try:
             record = self._begin(func, info, args, kwargs)
         except Exception as error:
-            self._step_aside(error)
+            self.step_aside(error)
             return func(*args, **kwargs)
         try:
             out = func(*args, **kwargs)
@@ -144,7 +148,7 @@ class Tracer:
         try:
             self._end(record, info, args, kwargs, out)
         except Exception as error:
-            self._step_aside(error)
+            self.step_aside(error)
         if info.reads_out:
             self.on_read_out(record, out)
         return out
@@ -163,7 +167,7 @@ class Tracer:
         record.in_optimizer = local.optimizer is not None and not grad_enabled
         node = _node()
         if node is None:
-            frames = capture(sys._getframe(3))
+            frames = (record.in_optimizer and local.optimizer_frames) or capture(sys._getframe(3))
             record.module = self.modules.running()
         else:
             frames = self._begin_backward(record, node)
@@ -178,7 +182,7 @@ class Tracer:
         refs: list[Any] = []
         for arg in args if not kwargs else (*args, *kwargs.values()):
             if isinstance(arg, torch.Tensor):
-                ref = self._ref(arg)
+                ref = self.ref(arg)
                 if ref is not None:
                     entry = ref[0]
                     if entry.tainted:
@@ -191,7 +195,7 @@ class Tracer:
                             self._meet_leaf(entry, arg)
                 refs.append(ref)
             elif isinstance(arg, (list, tuple)) and arg and _holds_tensors(arg):
-                group = [self._ref(t) if isinstance(t, torch.Tensor) else None for t in arg]
+                group = [self.ref(t) if isinstance(t, torch.Tensor) else None for t in arg]
                 for tensor, ref in zip(arg, group, strict=True):
                     if ref is not None:
                         if ref[0].tainted:
@@ -245,7 +249,7 @@ class Tracer:
             record.module = self.modules.running() or record.module
         return frames
 
-    def _ref(self, tensor: torch.Tensor) -> Ref | None:
+    def ref(self, tensor: torch.Tensor) -> Ref | None:
         if tensor.layout is not _strided or tensor._is_zerotensor():
             return None  # a zero tensor of forward-mode autograd has no memory at all
         try:
@@ -295,7 +299,7 @@ class Tracer:
     def _saved(self, info: OpInfo, tensor: Any, ref: Ref | None) -> torch.Tensor | None:
         if ref is None or ref.entry.partial or not _is_float(tensor):
             return None
-        small = tensor.numel() <= SMALL_NUMEL or self.shadowing
+        small = tensor.numel() <= SMALL_NUMEL or self.careful or self.shadowing
         if small or info.base in SINGULAR or tensor.element_size() < 4:
             return tensor.detach().clone()  # type: ignore[no-any-return]  # Any in, Tensor out
         return None
@@ -403,7 +407,7 @@ class Tracer:
         record.kept = ()
         local.kept_bytes -= size
 
-    def _step_aside(self, error: BaseException) -> None:
+    def step_aside(self, error: BaseException) -> None:
         """whynan's own failure never becomes the program's."""
         self.active = False
         self.broken = f"{type(error).__name__}: {error}"

@@ -1,0 +1,310 @@
+"""How often the right origin is named: whynan, torch's anomaly mode and, if there, sherlorch.
+
+python benchmarks/accuracy.py [--write]
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+import torch
+import torch._dynamo  # each child would load it again, in seconds, for its first optimizer
+from rich.console import Console
+from rich.table import Table
+from torch.overrides import TorchFunctionMode
+
+from tests.harness import run_forked
+
+DOC = ROOT / "docs" / "accuracy.md"
+CASES = ROOT / "tests" / "cases"
+HEALTHY = ROOT / "tests" / "healthy"
+PHASES = ("forward", "backward", "optimizer", "data", "init")
+FORWARD_CALL = re.compile(r"forward call that caused the error:\n(.*?)\(Triggered internally", re.S)
+FRAME = re.compile(r'^  File "(.+)", line (\d+)', re.M)
+CULPRIT = re.compile(r"^sherlorch names (.+):(\d+)$", re.M)
+READS = {"backward", "item", "tolist", "numpy", "__float__", "__format__", "__repr__"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Where a tool (or `expected.json`) puts the origin; what it leaves open is empty."""
+
+    spoke: bool = True
+    file: str = ""
+    line: int = 0
+    phase: str = ""
+    mechanism: str = ""
+
+    @property
+    def place(self) -> str:
+        return f"{self.file}:{self.line}" if self.file else "no line"
+
+
+SILENCE = Answer(spoke=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """Something that says where a program went wrong, and what it undertakes to say."""
+
+    name: str
+    ask: Callable[[Path], Answer]
+    tells: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What every tool said about one program; `expected` is None for a healthy one."""
+
+    name: str
+    expected: Answer | None
+    answers: dict[str, Answer]
+
+
+def place_in(script: Path, frames: Iterable[tuple[str, str]]) -> tuple[str, int]:
+    """The innermost frame that lies in the program's own folder."""
+    folder = script.parent
+    for file, line in reversed(list(frames)):
+        path = folder / file
+        if path.is_file() and path.is_relative_to(folder):
+            return path.relative_to(folder).as_posix(), int(line)
+    return "", 0
+
+
+def ask_whynan(script: Path) -> Answer:
+    report = run_forked(script).report
+    if not report or not report["anomalies"]:
+        return SILENCE
+    first = report["anomalies"][0]
+    place = first["location"] or {"file": "", "line": 0}
+    return Answer(
+        file=place["file"],
+        line=place["line"],
+        phase=first["phase"],
+        mechanism=first["mechanism"],
+    )
+
+
+def ask_anomaly_mode(script: Path) -> Answer:
+    with torch.autograd.set_detect_anomaly(True):  # a flag of the process, so the fork keeps it
+        stderr = run_forked(script, traced=False).stderr
+    if "returned nan values" not in stderr:
+        return SILENCE
+    call = FORWARD_CALL.search(stderr)
+    file, line = place_in(script, FRAME.findall(call[1]) if call else [])
+    return Answer(file=file, line=line, phase="backward")
+
+
+class Reader(TorchFunctionMode):
+    """Asks sherlorch about the first bad tensor that a program reads, then ends the program."""
+
+    def __init__(self, tracker: Any) -> None:
+        super().__init__()
+        self.tracker = tracker
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if getattr(func, "__name__", "") in READS and isinstance(args[0], torch.Tensor):
+            self.question(args[0])
+        return func(*args, **(kwargs or {}))
+
+    def question(self, tensor: torch.Tensor) -> None:
+        if not self.tracker.has_issue(tensor):
+            return
+        try:
+            culprits = self.tracker.diagnose(tensor).culprits
+        except KeyError:  # made where sherlorch does not look, a gradient for instance
+            return
+        if culprits:
+            print(f"sherlorch names {culprits[0].location or ':0'}", file=sys.stderr)
+            raise SystemExit(3)
+
+
+def ask_sherlorch(script: Path) -> Answer:
+    tracker = importlib.import_module("sherlorch").trace(capture_stack=True)
+    # The reader goes outside: its frames must not be on the stack that sherlorch looks at.
+    with Reader(tracker), tracker:
+        stderr = run_forked(script, traced=False).stderr
+    named = CULPRIT.search(stderr)
+    if not named:
+        return SILENCE
+    file, line = place_in(script, [(named[1], named[2])])
+    return Answer(file=file, line=line)
+
+
+def tools() -> list[Tool]:
+    """The tools that can be asked here."""
+    found = [
+        Tool(name="whynan", ask=ask_whynan, tells=("line", "phase", "mechanism")),
+        Tool(name="detect_anomaly", ask=ask_anomaly_mode, tells=("line", "phase")),
+    ]
+    if importlib.util.find_spec("sherlorch"):
+        found.append(Tool(name="sherlorch", ask=ask_sherlorch, tells=("line",)))
+    return found
+
+
+def expectation(case: Path) -> Answer:
+    expected = json.loads((case / "expected.json").read_text())
+    return Answer(**{key: expected[key] for key in ("file", "line", "phase", "mechanism")})
+
+
+def measure(asked: Sequence[Tool]) -> list[Outcome]:
+    """Ask every tool about every program; progress goes to standard error."""
+    cases = sorted(path.parent for path in CASES.glob("*/expected.json"))
+    programs = [(case / "script.py", case.name, expectation(case)) for case in cases]
+    healthy = [(script, script.stem, None) for script in sorted(HEALTHY.glob("*.py"))]
+    outcomes = []
+    for number, (script, name, expected) in enumerate([*programs, *healthy], 1):
+        line = f"{number}/{len(programs) + len(healthy)} {name}"
+        print(f"\r{line:<60}", end="", file=sys.stderr, flush=True)
+        answers = {tool.name: patiently(tool, script) for tool in asked}
+        outcomes.append(Outcome(name=name, expected=expected, answers=answers))
+    print(file=sys.stderr)
+    return outcomes
+
+
+def patiently(tool: Tool, script: Path) -> Answer:
+    try:
+        return tool.ask(script)
+    except TimeoutError as error:
+        print(f"\n{tool.name} on {script}: {error}", file=sys.stderr)
+        return SILENCE
+
+
+def differences(tool: Tool, outcome: Outcome) -> list[str]:
+    """What of its own claims a tool has wrong, in words."""
+    said, expected = outcome.answers[tool.name], outcome.expected
+    if expected is None or not said.spoke:
+        return ["nothing said"]
+    wrong = [] if said.place == expected.place else [said.place]
+    for key in ("phase", "mechanism"):
+        if key in tool.tells and getattr(said, key) != getattr(expected, key):
+            wrong.append(getattr(said, key))
+    return wrong
+
+
+def right(tool: Tool, outcomes: Iterable[Outcome], key: str) -> str:
+    """How many of the cases have this part of the answer right."""
+    if key not in tool.tells:
+        return "not told"
+    attribute = "place" if key == "line" else key
+    pairs = [(o.answers[tool.name], o.expected) for o in outcomes]
+    return str(
+        sum(said.spoke and getattr(said, attribute) == getattr(e, attribute) for said, e in pairs)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """A table that draws itself for the terminal and for Markdown."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+
+    def drawn(self) -> Table:
+        table = Table(*self.header, title=self.title, title_justify="left")
+        for row in self.rows:
+            table.add_row(*(cell.replace("`", "") for cell in row))
+        return table
+
+    def markdown(self) -> str:
+        lines = [self.header, tuple("---" for _ in self.header), *self.rows]
+        table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        return f"## {self.title}\n\n{table}\n"
+
+
+def totals(asked: Sequence[Tool], failing: list[Outcome], healthy: list[Outcome]) -> Grid:
+    rows = []
+    for tool in asked:
+        spoke = sum(o.answers[tool.name].spoke for o in failing)
+        alarms = sum(o.answers[tool.name].spoke for o in healthy)
+        parts = (right(tool, failing, key) for key in ("line", "phase", "mechanism"))
+        rows.append((f"`{tool.name}`", str(spoke), *parts, str(alarms)))
+    header = ("", "says something", "right line", "right phase", "right mechanism")
+    return Grid(
+        title=f"Totals: {len(failing)} failing programs, {len(healthy)} healthy ones",
+        header=(*header, "false alarms"),
+        rows=rows,
+    )
+
+
+def by_phase(asked: Sequence[Tool], failing: list[Outcome]) -> Grid:
+    rows = []
+    for phase in PHASES:
+        group = [o for o in failing if o.expected and o.expected.phase == phase]
+        counts = (right(tool, group, "line") for tool in asked)
+        rows.append((phase, str(len(group)), *counts))
+    names = (f"`{tool.name}`" for tool in asked)
+    return Grid(title="Right line, by phase", header=("phase", "cases", *names), rows=rows)
+
+
+def by_case(asked: Sequence[Tool], failing: list[Outcome]) -> Grid:
+    rows = []
+    for o in failing:
+        assert o.expected is not None
+        cells = (", ".join(differences(tool, o)) or "right" for tool in asked)
+        origin = f"{o.expected.place}, {o.expected.phase}, {o.expected.mechanism}"
+        rows.append((o.name, origin, *cells))
+    names = (f"`{tool.name}`" for tool in asked)
+    return Grid(title="Every case", header=("case", "origin", *names), rows=rows)
+
+
+def alarms(asked: Sequence[Tool], healthy: list[Outcome]) -> Grid:
+    rows = [
+        (
+            o.name,
+            *(o.answers[tool.name].place if o.answers[tool.name].spoke else "" for tool in asked),
+        )
+        for o in healthy
+        if any(said.spoke for said in o.answers.values())
+    ]
+    names = (f"`{tool.name}`" for tool in asked)
+    return Grid(title="False alarms", header=("healthy program", *names), rows=rows)
+
+
+TEXT = """\
+# Accuracy
+
+measured with torch {torch} on {cases} cases
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help=f"write {DOC.relative_to(ROOT)}")
+    write = parser.parse_args().write
+    asked = tools()
+    outcomes = measure(asked)
+    failing = [o for o in outcomes if o.expected]
+    healthy = [o for o in outcomes if not o.expected]
+    grids = [
+        totals(asked, failing, healthy),
+        by_phase(asked, failing),
+        alarms(asked, healthy),
+        by_case(asked, failing),
+    ]
+    console = Console(width=max(Console().width, 120))
+    for grid in grids:
+        console.print(grid.drawn())
+    if write:
+        DOC.parent.mkdir(exist_ok=True)
+        text = TEXT.format(torch=torch.__version__, cases=len(failing))
+        DOC.write_text("\n".join([text, *(grid.markdown() for grid in grids)]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""The tensor that `backward()` is called on, and gradients that nobody steps with."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from whynan.record.checks import Checks
+from whynan.record.patches import Patches
+from whynan.record.sites import Frames, capture
+
+
+class BackwardSink:
+    """Looks at the loss before each backward pass, and marks the gradients after it."""
+
+    def __init__(self, checks: Checks) -> None:
+        self.checks = checks
+        self.tracer = checks.tracer
+        self.loss: float | None = None
+        self.uses_scaler = False
+        self.on_backward: Callable[[], None] = lambda: None
+        self.tracer.on_hand_update = self._hand_update
+
+    def install(self, patches: Patches) -> None:
+        patches.wrap(torch.autograd, "_engine_run_backward", self._wrap_engine)
+
+    def _wrap_engine(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def run_backward(roots: Any, *args: Any, **kwargs: Any) -> Any:
+            nested = torch._C._current_autograd_node() is not None
+            if not nested:
+                frames = capture(sys._getframe(1))
+                self.checks.quietly(lambda: self._before(roots, frames))
+            result = original(roots, *args, **kwargs)
+            if not nested:
+                self.checks.quietly(self._after)
+            return result
+
+        return run_backward
+
+    def _before(self, roots: Any, frames: Frames | None) -> None:
+        self.on_backward()
+        tensors = [t for t in roots if isinstance(t, torch.Tensor) and torch._C._has_storage(t)]
+        if self.tracer.local.optimizer is None:
+            self.loss = _value_of(tensors)
+        if any(self._is_scaled(t) for t in tensors):
+            self.uses_scaler = True  # GradScaler decides at the step
+            return
+        named = [("loss", t) for t in tensors]
+        self.checks.check("loss", named, frames)
+        self.checks.check_right("loss", named, frames)
+
+    def _is_scaled(self, tensor: torch.Tensor) -> bool:
+        entry = self.tracer.entry_of(tensor)
+        if entry is None or not entry.writers:
+            return False
+        record = self.tracer.records.get(entry.writers[-1][0])
+        inside = record.frames.inside if record is not None and record.frames else None
+        return inside is not None and inside.co_qualname.startswith("GradScaler.scale")
+
+    def _after(self) -> None:
+        self.tracer.local.differentiated = True
+        for leaf in self._leaves():
+            if leaf.grad is not None and leaf.grad.layout is torch.strided:
+                entry = self.tracer.entry_of(leaf.grad)
+                if entry is not None:
+                    entry.from_grad = True
+
+    def _leaves(self) -> list[torch.Tensor]:
+        found = [weak() for weak in self.tracer.local.leaves.values()]
+        return [leaf for leaf in found if leaf is not None]
+
+    def _hand_update(self) -> None:
+        """A hand-written update is complete: look at the leaves it wrote."""
+        named = [
+            (f"parameter {self.checks.label('a leaf tensor', t)}", t)
+            for t in self._leaves()
+            if self.checks.is_nonfinite(t)
+        ]
+        self.checks.quietly(lambda: self.checks.check("parameter", named, None))
+
+    def finish(self) -> None:
+        """Nothing steps with these gradients: they are the program's result."""
+        if self.tracer.uses_optimizer or self.uses_scaler:
+            return
+        named = [
+            (f"gradient of {self.checks.label('a leaf tensor', leaf)}", leaf.grad)
+            for leaf in self._leaves()
+            if leaf.grad is not None and self.checks.is_nonfinite(leaf.grad)
+        ]
+        self.checks.check("gradient", named, None)
+
+
+def _value_of(tensors: list[torch.Tensor]) -> float | None:
+    if len(tensors) == 1 and tensors[0].numel() == 1 and tensors[0].is_floating_point():
+        return float(tensors[0].detach())
+    return None

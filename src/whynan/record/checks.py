@@ -1,0 +1,156 @@
+"""Decides harm: is this tensor non-finite, or finite and wrong, at a place where it matters?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+from whynan.model import Evidence, Sink, number
+from whynan.record.modules import ModuleTracker
+from whynan.record.records import Record
+from whynan.record.shadow import Shadows
+from whynan.record.sites import Frames
+from whynan.record.slicing import Harm
+from whynan.record.stats import has_nonfinite
+from whynan.record.tracer import Tracer
+
+Named = Iterable[tuple[str, torch.Tensor]]
+
+
+class Checks:
+    """What all sinks share: the recording, the look at a tensor, and the report of harm."""
+
+    def __init__(
+        self,
+        tracer: Tracer,
+        modules: ModuleTracker,
+        report: Callable[[Harm], None],
+        look: Callable[[Harm], Evidence | None],
+    ) -> None:
+        self.tracer = tracer
+        self.modules = modules
+        self.shadows = Shadows(tracer, self._look_at_overflow)
+        self.before_observed: Callable[[], None] = lambda: None
+        self._report = report
+        self._look = look
+        tracer.on_shadowed = self._follow
+
+    def quietly(self, work: Callable[[], None]) -> None:
+        """Run whynan's own work: not recorded, and its errors are not the program's."""
+        tracer = self.tracer
+        if not tracer.active or tracer.local.busy:
+            return
+        tracer.local.busy += 1
+        try:
+            work()
+        except Exception as error:
+            tracer.step_aside(error)
+        finally:
+            tracer.local.busy -= 1
+
+    def check(self, sink: Sink, named: Named, frames: Frames | None, **more: Any) -> None:
+        """Report harm if any of these tensors is non-finite."""
+        bad = [(name, tensor) for name, tensor in named if self.is_nonfinite(tensor)]
+        if not bad:
+            return
+        if sink == "observed":
+            self.before_observed()
+        tensors = [tensor.detach() for _, tensor in bad[:4]]
+        self.harm(Harm(sink=sink, subject=bad[0][0], tensors=tensors, frames=frames, **more))
+
+    def check_right(self, sink: Sink, named: Named, frames: Frames | None, **more: Any) -> None:
+        """Report harm if an absorbed overflow made one of these finite values wrong."""
+        if not self.shadows:
+            return
+        everything = list(named)
+        for name, tensor in everything:
+            wrong = self.shadows.wrong(tensor)
+            if wrong is not None:
+                evidence, right = wrong
+                effect = _effect(sink, name, tensor, right, [t for _, t in everything])
+                self.harm(
+                    Harm(
+                        sink=sink,
+                        subject=name,
+                        known=evidence,
+                        frames=frames,
+                        effect=effect,
+                        **more,
+                    )
+                )
+                return
+
+    def harm(self, harm: Harm) -> None:
+        harm.step = self.tracer.step
+        self.tracer.local.busy += 1
+        try:
+            self._report(harm)
+        finally:
+            self.tracer.local.busy -= 1
+
+    def is_nonfinite(self, tensor: torch.Tensor) -> bool:
+        """Known from the recording in nearly all cases, looked at only in doubt."""
+        if tensor.layout is not torch.strided:
+            values = _stored_values(tensor)
+            return values is not None and has_nonfinite(values)
+        if not (tensor.is_floating_point() or tensor.is_complex()) or tensor.is_meta:
+            return False
+        entry = self.tracer.entry_of(tensor)
+        if entry is not None and not entry.tainted and not entry.partial:
+            return False
+        return has_nonfinite(tensor.detach())
+
+    def label(self, fallback: str, tensor: torch.Tensor) -> str:
+        """The dotted name of a parameter, where a module that ran knows it."""
+        return self.modules.parameter_name(tensor) or fallback
+
+    def step_is_over(self) -> None:
+        """Forget the step, and the twins of storages that are gone."""
+        self.tracer.end_of_step()
+        self.shadows.forget()
+        self.tracer.shadowing = bool(self.shadows)
+
+    def _look_at_overflow(self, record: Record) -> Evidence | None:
+        return self._look(Harm(sink="output", subject="", record=record, step=self.tracer.step))
+
+    def _follow(self, record: Record) -> None:
+        self.shadows.follow(record)
+        self.tracer.shadowing = bool(self.shadows)
+
+
+def _effect(
+    sink: Sink, name: str, tensor: torch.Tensor, right: torch.Tensor, others: list[torch.Tensor]
+) -> str:
+    """What an absorbed overflow did, in one clause."""
+    actual = tensor.detach()
+    if sink == "gradient" and all(not bool(t.detach().any()) for t in others):
+        return "every gradient became 0"
+    at = int((right - actual.to(torch.float64)).abs().reshape(-1).argmax())
+    was, should = actual.reshape(-1)[at].item(), right.reshape(-1)[at].item()
+    return f"{name} is {number(was)} where float64 gives {number(should)}"
+
+
+def _stored_values(tensor: torch.Tensor) -> torch.Tensor | None:
+    if tensor.layout is torch.sparse_coo:
+        return tensor.detach()._values()
+    if tensor.layout in (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc):
+        return tensor.detach().values()
+    return None
+
+
+def tensors_in(value: Any, depth: int = 4) -> list[torch.Tensor]:
+    """The tensors in a nest of containers."""
+    if isinstance(value, torch.Tensor):
+        return [value] if torch._C._has_storage(value) else []
+    if depth == 0:
+        return []
+    items: Iterable[Any] = ()
+    if isinstance(value, dict):
+        items = value.values()
+    elif isinstance(value, (list, tuple, set)):
+        items = value
+    elif hasattr(value, "__dataclass_fields__"):
+        items = [getattr(value, name, None) for name in value.__dataclass_fields__]
+    return [tensor for item in items for tensor in tensors_in(item, depth - 1)]

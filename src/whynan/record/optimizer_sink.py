@@ -1,0 +1,263 @@
+"""Gradients before `step()`; parameters, optimizer state and buffers after it; loss scaling."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+from torch.utils._python_dispatch import _get_current_dispatch_mode, _pop_mode, _push_mode
+
+from whynan.model import HistoryRow, Scalar
+from whynan.record.backward_sink import BackwardSink
+from whynan.record.checks import Checks
+from whynan.record.patches import Patches
+from whynan.record.sites import Frames, capture
+from whynan.record.slicing import Harm
+
+HISTORY_ROWS = 512
+SKIPS_IN_A_ROW = 8
+LARGE_GRADIENT = 1e12  # its square is still far from float32's limit
+# An update of these is a short polynomial of gradient, state and parameter over sqrt(state) + eps.
+# With all of them below TAME_LIMIT and an eps worth the name, no float32 result can overflow.
+TAME = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop)
+TAME_LIMIT = 1e12
+TAME_TYPES = (torch.float32, torch.float64, torch.bfloat16)
+HYPER = ("lr", "betas", "eps", "weight_decay", "momentum", "alpha", "nesterov", "rho")
+
+Optimizer = torch.optim.Optimizer
+
+
+class OptimizerSink:
+    """Hooks every optimizer of the program."""
+
+    def __init__(self, checks: Checks, backward: BackwardSink) -> None:
+        self.checks = checks
+        self.tracer = checks.tracer
+        self.backward = backward
+        self.history: deque[HistoryRow] = deque(maxlen=HISTORY_ROWS)
+        self.on_step: Callable[[int], None] = lambda step: None
+        self._handles: list[Any] = []
+        self._grad_max: float | None = None
+        self._skips = 0
+
+    def install(self, patches: Patches) -> None:
+        self._handles = [
+            register_optimizer_step_pre_hook(self._before),
+            register_optimizer_step_post_hook(self._after),
+        ]
+        patches.wrap(torch.amp.GradScaler, "step", self._wrap_scaler)
+
+    def remove(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+
+    # ---- before the step ------------------------------------------------------------
+
+    def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        local, tracer = self.tracer.local, self.tracer
+        if local.busy or not tracer.active:
+            return
+        frames = capture(sys._getframe(1))
+        tracer.uses_optimizer = tracer.began = True
+        self.checks.quietly(lambda: self._check_gradients(optimizer, frames))
+        local.optimizer = optimizer
+        torch_wrote_it = type(optimizer).__module__.startswith("torch.optim")
+        local.optimizer_frames = frames if torch_wrote_it else None
+        if len(args) <= 1 and not kwargs:  # the first one is the optimizer; a closure must be traced
+            self.checks.quietly(lambda: self._pause_if_tame(optimizer))
+
+    def _check_gradients(self, optimizer: Optimizer, frames: Frames | None) -> None:
+        checks = self.checks
+        named = [(n, p, p.grad) for n, p in parameters(optimizer) if p.grad is not None]
+        bad = [(n, p, g) for n, p, g in named if checks.is_nonfinite(g)]
+        if bad:
+            name = checks.label(bad[0][0], bad[0][1])
+            checks.check(
+                "gradient",
+                [(f"gradient of {name}", g) for _, _, g in bad],
+                frames,
+                parameter=name,
+                hyper=hyper_of(optimizer),
+            )
+        if checks.shadows:
+            right = [(f"gradient of {checks.label(n, p)}", g) for n, p, g in named]
+            checks.check_right("gradient", right, frames, hyper=hyper_of(optimizer))
+        self._grad_max = largest([g for _, _, g in named])
+        self.tracer.careful = self._grad_max is not None and not self._grad_max < LARGE_GRADIENT
+
+    def _pause_if_tame(self, optimizer: Optimizer) -> None:
+        """Take the recorder off for an update that provably cannot overflow."""
+        mode = _get_current_dispatch_mode()
+        ours = getattr(mode, "tracer", None) is self.tracer
+        if ours and not self.tracer.shadowing and self._is_tame(optimizer):
+            self.tracer.local.paused = _pop_mode()
+
+    def _is_tame(self, optimizer: Optimizer) -> bool:
+        if type(optimizer) not in TAME or self._grad_max is None or not self._grad_max < TAME_LIMIT:
+            return False
+        tensors = [t for _, t, _ in state_of(optimizer)]
+        if any(t.layout is not torch.strided or t.dtype not in TAME_TYPES for t in tensors):
+            return False
+        for group in optimizer.param_groups:
+            numbers = [group.get(name, 0.0) for name in ("lr", "weight_decay", "momentum")]
+            if not all(isinstance(n, (int, float)) and abs(n) <= 1e3 for n in numbers):
+                return False
+            if not group.get("eps", 1.0) >= 1e-12:
+                return False
+        biggest = largest(tensors)
+        return biggest is not None and biggest < TAME_LIMIT
+
+    # ---- after the step -------------------------------------------------------------
+
+    def _after(self, optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
+        local = self.tracer.local
+        self.resume()
+        if local.optimizer is not optimizer:
+            return
+        frames = capture(sys._getframe(1))
+        local.optimizer = None
+        self.checks.quietly(lambda: self._check_step(optimizer, frames))
+        self.on_step(self.tracer.step)
+
+    def resume(self) -> None:
+        """Put the recorder back, also when a step raised and its end was never seen."""
+        local = self.tracer.local
+        if local.paused is not None:
+            mode, local.paused = local.paused, None
+            _push_mode(mode)
+
+    def _check_step(self, optimizer: Optimizer, frames: Frames | None) -> None:
+        hyper = hyper_of(optimizer)
+        lr = hyper.get("lr")
+        self.history.append(
+            HistoryRow(
+                step=self.tracer.step,
+                loss=self.backward.loss,
+                grad_max=self._grad_max,
+                lr=lr if isinstance(lr, float) else None,
+            )
+        )
+        bad = [(o, t, k) for o, t, k in state_of(optimizer) if self.checks.is_nonfinite(t)]
+        if bad:
+            owner, _, key = bad[0]
+            fallback = next(n for n, p in parameters(optimizer) if p is owner)
+            name = self.checks.label(fallback, owner)
+            whose = f"{type(optimizer).__name__}'s {key} of" if key else "parameter"
+            self.checks.harm(
+                Harm(
+                    sink="parameter",
+                    subject=f"{whose} {name}",
+                    tensors=[t.detach() for _, t, _ in bad[:4]],
+                    frames=frames,
+                    parameter=name,
+                    hyper=hyper | {"optimizer": type(optimizer).__name__},
+                )
+            )
+        elif isinstance(lr, float) and not math.isfinite(lr):
+            self._check_learning_rate(optimizer, frames, hyper)
+        self._check_buffers(frames)
+        self.checks.step_is_over()
+
+    def _check_learning_rate(
+        self, optimizer: Optimizer, frames: Frames | None, hyper: dict[str, Scalar]
+    ) -> None:
+        rates = [g["lr"] for g in optimizer.param_groups if isinstance(g["lr"], torch.Tensor)]
+        self.checks.check("parameter", [("learning rate", r) for r in rates], frames, hyper=hyper)
+
+    def _check_buffers(self, frames: Frames | None) -> None:
+        """Buffers written in this step; one that was non-finite from the start is a mask."""
+        tracer = self.tracer
+        if not any(entry.tainted for entry in tracer.entries.values()):
+            return
+        for root in self.checks.modules.roots():
+            for name, buffer in root.named_buffers():
+                if not torch._C._has_storage(buffer) or not buffer.is_floating_point():
+                    continue
+                entry = tracer.entry_of(buffer)
+                if entry is None or not entry.tainted:
+                    continue
+                records = [tracer.records.get(i) for i, _ in entry.writers]
+                if any(r is not None and r.step == tracer.step and not r.setup for r in records):
+                    subject = [(f"buffer {name}", buffer)]
+                    self.checks.check("parameter", subject, frames, parameter=name, is_buffer=True)
+
+    # ---- mixed precision ------------------------------------------------------------
+
+    def _wrap_scaler(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            before = self.tracer.step
+            result = original(scaler, optimizer, *args, **kwargs)
+            self.backward.uses_scaler = True
+            self._skips = self._skips + 1 if self.tracer.step == before else 0
+            if self._skips >= SKIPS_IN_A_ROW:
+                frames = capture(sys._getframe(1))
+                self.checks.quietly(lambda: self._check_scaler(scaler, optimizer, frames))
+            return result
+
+        return step
+
+    def _check_scaler(self, scaler: Any, optimizer: Optimizer, frames: Frames | None) -> None:
+        skips, self._skips = self._skips, 0
+        named = [
+            (f"gradient of {self.checks.label(n, p)}", p.grad)
+            for n, p in parameters(optimizer)
+            if p.grad is not None
+        ]
+        scale = scaler.get_scale()
+        effect = f"GradScaler skipped {skips} steps in a row; the loss scale fell to {scale:g}"
+        self.checks.check("gradient", named, frames, effect=effect)
+
+
+def parameters(optimizer: Optimizer) -> list[tuple[str, torch.Tensor]]:
+    """Every parameter with a name to fall back on."""
+    return [
+        (f"param_groups[{g}][{i}]", parameter)
+        for g, group in enumerate(optimizer.param_groups)
+        for i, parameter in enumerate(group["params"])
+    ]
+
+
+def state_of(optimizer: Optimizer) -> list[tuple[torch.Tensor, torch.Tensor, str | None]]:
+    """(parameter, tensor, name of the state) for each parameter and each tensor kept for it."""
+    found: list[tuple[torch.Tensor, torch.Tensor, str | None]] = []
+    for _, parameter in parameters(optimizer):
+        found.append((parameter, parameter, None))
+        for key, state in optimizer.state.get(parameter, {}).items():
+            if isinstance(state, torch.Tensor) and torch._C._has_storage(state) and key != "step":
+                found.append((parameter, state, str(key)))
+    return found
+
+
+def largest(tensors: list[torch.Tensor]) -> float | None:
+    """The largest magnitude in them all, with one transfer from the device."""
+    dense = [t.detach() for t in tensors if t.layout is torch.strided and t.is_floating_point()]
+    ends = [end.float() for t in dense if t.numel() for end in torch.aminmax(t)]
+    if not ends:
+        return None
+    return float(torch.stack([end.to(ends[0].device) for end in ends]).abs().max())
+
+
+def hyper_of(optimizer: Optimizer) -> dict[str, Scalar]:
+    """The hyper-parameters a report shows."""
+    found: dict[str, Scalar] = {}
+    group = optimizer.param_groups[0] if optimizer.param_groups else {}
+    for name in HYPER:
+        value = group.get(name)
+        if isinstance(value, torch.Tensor):
+            value = float(value.detach()) if value.numel() == 1 else None
+        if isinstance(value, bool):
+            found[name] = value
+        elif isinstance(value, (int, float)):
+            found[name] = float(value)
+        elif isinstance(value, tuple):
+            found[name] = str(tuple(float(v) for v in value))
+    return found

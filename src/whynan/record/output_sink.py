@@ -1,0 +1,132 @@
+"""What the program gets out: the outermost module's output, and values it reads, prints or saves."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from whynan.record.checks import Checks, tensors_in
+from whynan.record.patches import Patches
+from whynan.record.records import Record
+from whynan.record.sites import Frames, capture, is_torch_file
+from whynan.record.slicing import Harm
+from whynan.record.storages import storage_id
+
+READERS = {
+    "numpy": "array handed to NumPy",
+    "__array__": "array handed to NumPy",
+    "tolist": "list read by tolist()",
+    "__repr__": "printed tensor",
+    "__format__": "printed tensor",
+}
+# Operations by which a program looks for non-finite values itself.
+LOOKS = frozenset({"isnan", "isinf", "isfinite", "ne", "eq", "isposinf", "isneginf"})
+
+
+class OutputSink:
+    """A module's output waits: what the program cleans, or turns into a loss, is no harm yet."""
+
+    def __init__(self, checks: Checks) -> None:
+        self.checks = checks
+        self.tracer = checks.tracer
+        self._pending: Harm | None = None
+        self.tracer.on_read_out = self._item
+        self.tracer.on_absorbed = self._absorbed
+        checks.before_observed = self.flush
+
+    def install(self, patches: Patches) -> None:
+        for name in READERS:
+            patches.wrap(torch.Tensor, name, self._wrap_reader)
+        patches.wrap(torch, "save", self._wrap_save)
+
+    # ---- module output --------------------------------------------------------------
+
+    def outermost_starts(self, _module: torch.nn.Module) -> None:
+        self.tracer.began = True
+        self.checks.quietly(self.flush)
+
+    def outermost_ends(self, module: torch.nn.Module, output: Any) -> None:
+        frames = capture(sys._getframe(2))
+        self.checks.quietly(lambda: self._look(module, output, frames))
+
+    def _look(self, module: Any, output: Any, frames: Frames | None) -> None:
+        tensors = tensors_in(output)
+        bad = [t for t in tensors if not t.requires_grad and self.checks.is_nonfinite(t)]
+        if bad:
+            self._pending = Harm(
+                sink="output",
+                subject=f"output of {type(module).__name__}",
+                tensors=[t.detach() for t in bad[:4]],
+                frames=frames,
+            )
+
+    def flush(self) -> None:
+        """Nobody dealt with it: now it counts."""
+        harm, self._pending = self._pending, None
+        if harm is not None:
+            self.checks.harm(harm)
+
+    def drop(self) -> None:
+        """A loss is being made of it: the loss decides."""
+        self._pending = None
+
+    def _absorbed(self, record: Record) -> None:
+        """A finite result out of a non-finite input: the program dealt with it, rightly or not."""
+        if any(ref.entry.overflowed for ref in record.tainted_in or ()):
+            self.tracer.shadowing = True
+        harm = self._pending
+        if harm is None:
+            return
+        deals = record.info.base in LOOKS or any(o.dtype.is_floating_point for o in record.outs)
+        storages = {storage_id(t) for t in harm.tensors}
+        if deals and any(ref.entry.cdata in storages for ref in record.tainted_in or ()):
+            self._pending = None
+
+    # ---- values read out ------------------------------------------------------------
+
+    def _item(self, record: Record, value: Any) -> None:
+        if not isinstance(value, (float, complex)) or value - value == 0:
+            return
+        frame = sys._getframe(1)
+        while frame.f_back is not None and frame.f_code.co_filename.endswith(
+            ("whynan/record/tracer.py", "torch/_tensor.py", "torch/utils/_python_dispatch.py")
+        ):
+            frame = frame.f_back
+        if record.frames is None or frame.f_code is not record.frames.code:
+            return  # torch reads it for its own purposes
+        tensor = record.args[0].tensor()
+        if tensor is not None:
+            named = [("value read by item()", tensor)]
+            self.checks.quietly(lambda: self.checks.check("observed", named, record.frames))
+
+    def _wrap_reader(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        subject = READERS[original.__name__]
+
+        def read(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+            local = self.tracer.local
+            if local.busy or not self.tracer.active:
+                return original(tensor, *args, **kwargs)
+            caller = sys._getframe(1)
+            frames = None if is_torch_file(caller.f_code.co_filename) else capture(caller)
+            if frames is not None and torch._C._has_storage(tensor):
+                named = [(subject, tensor)]
+                self.checks.quietly(lambda: self.checks.check("observed", named, frames))
+            local.busy += 1  # formatting is torch's work, not the program's
+            try:
+                return original(tensor, *args, **kwargs)
+            finally:
+                local.busy -= 1
+
+        return read
+
+    def _wrap_save(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def save(obj: Any, *args: Any, **kwargs: Any) -> Any:
+            frames = capture(sys._getframe(1))
+            named = [("saved tensor", t) for t in tensors_in(obj)]
+            self.checks.quietly(lambda: self.checks.check("observed", named, frames))
+            return original(obj, *args, **kwargs)
+
+        return save
