@@ -43,11 +43,13 @@ class Checks:
         if not tracer.active or tracer.local.busy:
             return
         tracer.local.busy += 1
+        mode = tracer.pause()
         try:
             work()
         except Exception as error:
             tracer.step_aside(error)
         finally:
+            tracer.resume(mode)
             tracer.local.busy -= 1
 
     def check(self, sink: Sink, named: Named, frames: Frames | None, **more: Any) -> None:

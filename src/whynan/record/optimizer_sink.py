@@ -13,7 +13,6 @@ from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
-from torch.utils._python_dispatch import _get_current_dispatch_mode, _pop_mode, _push_mode
 
 from whynan.model import HistoryRow, Scalar
 from whynan.record.backward_sink import BackwardSink
@@ -47,6 +46,7 @@ class OptimizerSink:
         self._handles: list[Any] = []
         self._grad_max: float | None = None
         self._skips = 0
+        self._tame = False
 
     def install(self, patches: Patches) -> None:
         self._handles = [
@@ -72,8 +72,12 @@ class OptimizerSink:
         local.optimizer = optimizer
         torch_wrote_it = type(optimizer).__module__.startswith("torch.optim")
         local.optimizer_frames = frames if torch_wrote_it else None
-        if len(args) <= 1 and not kwargs:  # the first one is the optimizer; a closure must be traced
-            self.checks.quietly(lambda: self._pause_if_tame(optimizer))
+        if len(args) > 1 or kwargs:
+            return  # besides the optimizer itself a closure: that must be recorded
+        self._tame = False
+        self.checks.quietly(lambda: self._look_if_tame(optimizer))
+        if self._tame:
+            local.paused = tracer.pause()
 
     def _check_gradients(self, optimizer: Optimizer, frames: Frames | None) -> None:
         checks = self.checks
@@ -94,14 +98,11 @@ class OptimizerSink:
         self._grad_max = largest([g for _, _, g in named])
         self.tracer.careful = self._grad_max is not None and not self._grad_max < LARGE_GRADIENT
 
-    def _pause_if_tame(self, optimizer: Optimizer) -> None:
-        """Take the recorder off for an update that provably cannot overflow."""
-        mode = _get_current_dispatch_mode()
-        ours = getattr(mode, "tracer", None) is self.tracer
-        if ours and not self.tracer.shadowing and self._is_tame(optimizer):
-            self.tracer.local.paused = _pop_mode()
+    def _look_if_tame(self, optimizer: Optimizer) -> None:
+        self._tame = not self.tracer.shadowing and self._is_tame(optimizer)
 
     def _is_tame(self, optimizer: Optimizer) -> bool:
+        """Whether the update provably cannot overflow, so that it need not be recorded."""
         if type(optimizer) not in TAME or self._grad_max is None or not self._grad_max < TAME_LIMIT:
             return False
         tensors = [t for _, t, _ in state_of(optimizer)]
@@ -131,9 +132,8 @@ class OptimizerSink:
     def resume(self) -> None:
         """Put the recorder back, also when a step raised and its end was never seen."""
         local = self.tracer.local
-        if local.paused is not None:
-            mode, local.paused = local.paused, None
-            _push_mode(mode)
+        mode, local.paused = local.paused, None
+        self.tracer.resume(mode)
 
     def _check_step(self, optimizer: Optimizer, frames: Frames | None) -> None:
         hyper = hyper_of(optimizer)

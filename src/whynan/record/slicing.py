@@ -20,9 +20,8 @@ from whynan.record.storages import Index, Ref
 from whynan.record.tracer import Tracer
 
 MAX_NODES = 20_000
-LITERAL = re.compile(
-    r"(?<![A-Za-z_])(inf|nan|infty|infinity|NaN|Inf|NINF|PINF|HUGE_VAL)(?![A-Za-z_])"
-)
+# An infinity named in the call: float("inf"), math.inf, -torch.inf, NEG_INF.
+LITERAL = re.compile(r"(?<![a-z])(inf|nan|infty|infinity)(?![a-z])", re.IGNORECASE)
 
 Status = Literal["intended", "uninitialised", "computed"]
 

@@ -9,7 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    _get_current_dispatch_mode,
+    _pop_mode,
+    _push_mode,
+)
 
 from whynan.errors import StopRun
 from whynan.record.modules import ModuleTracker
@@ -100,6 +105,17 @@ class Tracer:
 
     def mode(self) -> TorchDispatchMode:
         return _Mode(self)
+
+    def pause(self) -> Any:
+        """Take this thread's recorder off, so that operations run at full speed."""
+        mode = _get_current_dispatch_mode()
+        return _pop_mode() if isinstance(mode, _Mode) and mode.tracer is self else None
+
+    @staticmethod
+    def resume(mode: Any) -> None:
+        """Put back what `pause` took off."""
+        if mode is not None:
+            _push_mode(mode)
 
     def entry_of(self, tensor: torch.Tensor) -> Entry | None:
         """What is known about a tensor's storage."""

@@ -1,0 +1,365 @@
+"""The tracer is right for everything torch does to tensors."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+import whynan
+from whynan.model import Anomaly
+
+INF = float("inf")
+
+
+def anomalies_of(program: Callable[[], object]) -> tuple[Anomaly, ...]:
+    with whynan.trace() as trace:
+        kept = program()  # a gradient counts while somebody can still use it
+    del kept
+    diagnosis = whynan.diagnose(trace)
+    assert diagnosis.notes == ()
+    return diagnosis.anomalies
+
+
+def origin_of(program: Callable[[], object]) -> tuple[str, str, str]:
+    """(source line, mechanism, phase) of the first anomaly."""
+    found = anomalies_of(program)
+    assert found, "no harm seen"
+    site = found[0].origin.site
+    assert site is not None
+    assert site.file == __file__
+    return site.source, found[0].finding.mechanism, found[0].origin.phase
+
+
+def line_with(text: str, program: Callable[[], object]) -> str:
+    lines = [line.strip() for line in inspect.getsource(program).splitlines()]
+    return next(line for line in lines if text in line)
+
+
+def expect(
+    program: Callable[[], object], text: str, mechanism: str, phase: str = "forward"
+) -> None:
+    assert origin_of(program) == (line_with(text, program), mechanism, phase)
+
+
+def test_views_share_the_identity_of_their_storage() -> None:
+    def program() -> None:
+        x = torch.ones(4, 6)
+        column = x.t()[2:4].unflatten(1, (2, 2)).transpose(0, 1)
+        column.select(0, 1).zero_()
+        y = (1 / x).log()
+        y.view(-1)[::3].sum().item()
+
+    expect(program, "1 / x", "division_by_zero")
+
+
+def test_in_place_operations_keep_the_operand_that_explains_them() -> None:
+    def program() -> None:
+        x = torch.tensor([2.0, 0.0, 3.0])
+        x.log_()
+        x.add_(1).mul_(2)
+        x.sum().item()
+
+    expect(program, "x.log_()", "log_nonpositive")
+
+
+def test_a_write_through_a_slice_is_found() -> None:
+    def program() -> None:
+        out = torch.zeros(3, 4)
+        out[:, 0] = 5.0
+        out[1, 2:] = torch.sqrt(torch.tensor([4.0, -1.0]))
+        out.sum(dim=1).tolist()
+
+    expect(program, "torch.sqrt", "sqrt_negative")
+
+
+def test_out_argument() -> None:
+    def program() -> None:
+        out = torch.empty(3)
+        torch.div(torch.ones(3), torch.tensor([1.0, 0.0, 2.0]), out=out)
+        out.tolist()
+
+    expect(program, "torch.div", "division_by_zero")
+
+
+def test_list_outputs_and_foreach() -> None:
+    def program() -> None:
+        parts = list(torch.arange(4.0).split(2))
+        roots = torch._foreach_reciprocal(parts)
+        torch.cat(roots).tolist()
+
+    expect(program, "_foreach_reciprocal", "division_by_zero")
+
+
+@pytest.mark.filterwarnings("ignore:std_mean")
+def test_several_outputs() -> None:
+    def program() -> None:
+        spread, mean = torch.std_mean(torch.ones(3, 1), dim=1)
+        mean.tolist()
+        spread.tolist()
+
+    expect(program, "std_mean", "empty_reduction")
+
+
+def test_broadcasting_finds_the_operand_element() -> None:
+    x = torch.ones(5, 3)
+    scale = torch.tensor([1.0, 0.0, 2.0])
+    found = anomalies_of(lambda: (x / scale).tolist())[0]
+    divisor = found.origin.operand("other")
+    assert divisor is not None
+    assert (divisor.index, divisor.value) == ((1,), 0.0)
+    assert found.origin.outputs[0].index == (0, 1)
+
+
+def test_cast_overflow_names_both_types() -> None:
+    def program() -> None:
+        x = torch.full((3,), 1e5)
+        half = x.half()
+        half.tolist()
+
+    expect(program, "x.half()", "overflow")
+    with whynan.trace() as trace:
+        program()
+    causes = [c.code for c in whynan.diagnose(trace).anomalies[0].finding.causes]
+    assert causes == ["low_precision"]
+
+
+def test_type_promotion_and_bfloat16_and_complex() -> None:
+    def program() -> None:
+        z = torch.complex(torch.zeros(2), torch.zeros(2))
+        ratio = torch.ones(2) / z
+        ratio.abs().tolist()
+
+    assert origin_of(program)[0] == line_with("ratio =", program)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_integer_empty_sparse_and_quantized_tensors_pass_unharmed() -> None:
+    def program() -> None:
+        torch.arange(5).cumsum(0).tolist()
+        torch.empty(0, 3).sum().item()
+        sparse = torch.eye(3).to_sparse()
+        (sparse @ torch.ones(3, 2)).tolist()
+        torch.quantize_per_tensor(torch.rand(4), 0.1, 0, torch.quint8).dequantize().tolist()
+
+    assert anomalies_of(program) == ()
+
+
+def test_tensor_subclass_is_unpacked() -> None:
+    class Tagged(torch.Tensor):
+        pass
+
+    def program() -> None:
+        x = torch.zeros(2).as_subclass(Tagged)
+        y = x.reciprocal()
+        y.tolist()
+
+    expect(program, "x.reciprocal()", "division_by_zero")
+
+
+def test_custom_autograd_function_backward_is_the_users_own_line() -> None:
+    class Careless(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            ctx.save_for_backward(x)
+            return x.abs()
+
+        @staticmethod
+        def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+            (x,) = ctx.saved_tensors
+            return grad * x / x.abs()
+
+    def program() -> torch.Tensor:
+        x = torch.zeros(2, requires_grad=True)
+        Careless.apply(x).sum().backward()  # type: ignore[no-untyped-call]
+        return x
+
+    source, mechanism, phase = origin_of(program)
+    assert (source, mechanism, phase) == (
+        "return grad * x / x.abs()",
+        "division_by_zero",
+        "backward",
+    )
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_checkpoint(reentrant: bool) -> None:
+    def block(x: torch.Tensor) -> torch.Tensor:
+        return x.sqrt()
+
+    def program() -> torch.Tensor:
+        x = torch.zeros(3, requires_grad=True)
+        y = checkpoint(block, x, use_reentrant=reentrant)
+        y.sum().backward()
+        return x
+
+    assert origin_of(program) == ("return x.sqrt()", "gradient_singularity", "backward")
+
+
+def test_double_backward_is_mapped_to_the_first_forward_line() -> None:
+    def program() -> torch.Tensor:
+        x = torch.zeros(3, requires_grad=True)
+        y = (x**3).sum()
+        (slope,) = torch.autograd.grad(y, x, create_graph=True)
+        penalty = slope.pow(0.5).sum()
+        penalty.backward()
+        return x
+
+    expect(program, "slope.pow(0.5)", "gradient_singularity", "backward")
+
+
+def test_functional_transforms() -> None:
+    def program() -> None:
+        def energy(r: torch.Tensor) -> torch.Tensor:
+            return r.square().sum().sqrt()
+
+        torch.func.vmap(torch.func.grad(energy))(torch.zeros(2, 3)).tolist()
+
+    source, mechanism, _ = origin_of(program)
+    assert (source, mechanism) == ("return r.square().sum().sqrt()", "gradient_singularity")
+
+
+def test_no_grad_and_inference_mode() -> None:
+    def program() -> None:
+        with torch.inference_mode():
+            y = torch.acos(torch.tensor([1.5]))
+            y.tolist()
+
+    expect(program, "torch.acos", "invalid_domain")
+
+
+def test_a_hook_that_spoils_the_gradient() -> None:
+    def program() -> torch.Tensor:
+        w = torch.ones(2, requires_grad=True)
+        h = w * 2
+        h.register_hook(lambda grad: grad / (grad - grad))
+        h.sum().backward()
+        return w
+
+    expect(program, "register_hook", "division_by_zero", "backward")
+
+
+def test_gradient_accumulation_and_retain_graph() -> None:
+    def program() -> torch.Tensor:
+        w = torch.ones(2, dtype=torch.float16, requires_grad=True)
+        y = w * torch.tensor([40000.0, 1.0], dtype=torch.float16)
+        y.backward(torch.ones_like(y), retain_graph=True)
+        y.backward(2 * torch.ones_like(y) / 2)
+        return w
+
+    expect(program, "y.backward(2", "overflow", "backward")
+
+
+def test_fused_and_foreach_optimizers() -> None:
+    for options in ({"fused": True}, {"foreach": True}, {"foreach": False}):
+
+        def program(options: dict[str, bool] = options) -> None:
+            w = nn.Parameter(torch.ones(3))
+            optimizer = torch.optim.Adam([w], lr=0.1, **options)  # type: ignore[arg-type]
+            (w * 1e30).sum().backward()
+            optimizer.step()
+
+        source, mechanism, phase = origin_of(program)
+        assert (source, mechanism, phase) == ("optimizer.step()", "overflow", "optimizer")
+
+
+def test_origin_in_another_thread() -> None:
+    def work() -> None:
+        torch.log(torch.zeros(2)).tolist()
+
+    def program() -> None:
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+
+    assert origin_of(program) == (
+        "torch.log(torch.zeros(2)).tolist()",
+        "log_nonpositive",
+        "forward",
+    )
+
+
+def test_module_path_in_forward_and_backward() -> None:
+    class Head(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.square().sum(-1).sqrt()
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.blocks = nn.ModuleList([nn.Identity(), Head()])
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for block in self.blocks:
+                x = block(x)
+            return x
+
+    def program() -> torch.Tensor:
+        x = torch.zeros(2, 3, requires_grad=True)
+        Net()(x).sum().backward()
+        return x
+
+    found = anomalies_of(program)[0]
+    assert found.origin.phase == "backward"
+    assert found.origin.module == "blocks.1"
+
+
+def test_columns_are_exact() -> None:
+    def program() -> None:
+        x = torch.zeros(2)
+        ((x + 1) * (1 / x)).tolist()
+
+    site = anomalies_of(program)[0].origin.site
+    assert site is not None
+    assert site.expression == "1 / x"
+    assert site.column is not None
+    assert site.end_column is not None
+    source = inspect.getsource(program).splitlines()[2]
+    assert source[site.column : site.end_column] == "1 / x"
+
+
+def test_library_internal_origin_is_the_users_call() -> None:
+    def program() -> None:
+        logits = torch.tensor([[0.0, -INF]])
+        loss = F.cross_entropy(logits, torch.tensor([1]))
+        loss.item()
+        loss.requires_grad_().backward()
+
+    source, mechanism, _ = origin_of(program)
+    assert source == line_with("cross_entropy", program)
+    assert mechanism == "log_nonpositive"
+
+
+def test_masks_and_cleaned_values_stay_silent() -> None:
+    def program() -> None:
+        scores = torch.zeros(2, 4).masked_fill(torch.tensor([[True, False, False, True]]), -INF)
+        scores.softmax(-1).tolist()
+        best = torch.tensor(INF)
+        print(best, torch.full((2,), -INF))
+        torch.nan_to_num(torch.zeros(2) / 0).tolist()
+        (1 / (1 + torch.exp(torch.tensor([-100.0, 100.0])))).tolist()
+        x = torch.empty(4)
+        x[:] = 1.0
+        x.tolist()
+
+    assert anomalies_of(program) == ()
+
+
+def test_an_absorbed_overflow_that_is_wrong_is_harm() -> None:
+    def program() -> None:
+        x = torch.full((4,), 1e25, requires_grad=True)
+        normed = x * torch.rsqrt(x.square().mean())
+        (normed - 1).square().mean().backward()
+
+    found = anomalies_of(program)[0]
+    assert found.finding.mechanism == "overflow"
+    assert found.evidence.effect == "loss is 1 where float64 gives 0"
+    assert found.origin.site is not None
+    assert found.origin.site.expression == "x.square()"
