@@ -11,10 +11,13 @@ import importlib.util
 import json
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -129,14 +132,21 @@ class Reader(TorchFunctionMode):
         except KeyError:  # made where sherlorch does not look, a gradient for instance
             return
         if culprits:
-            print(f"sherlorch names {culprits[0].location or ':0'}", file=sys.stderr)
+            print(f"sherlorch names {culprits[0].location or 'nowhere:0'}", file=sys.stderr)
             raise SystemExit(3)
+
+
+def light_stack() -> list[SimpleNamespace]:
+    """`inspect.stack()` without the source text, which nobody reads and which takes minutes."""
+    frames = traceback.walk_stack(sys._getframe(1))
+    return [SimpleNamespace(filename=f.f_code.co_filename, lineno=line) for f, line in frames]
 
 
 def ask_sherlorch(script: Path) -> Answer:
     tracker = importlib.import_module("sherlorch").trace(capture_stack=True)
     # The reader goes outside: its frames must not be on the stack that sherlorch looks at.
-    with Reader(tracker), tracker:
+    light = mock.patch("sherlorch.tracker.inspect", SimpleNamespace(stack=light_stack))
+    with light, Reader(tracker), tracker:
         stderr = run_forked(script, traced=False).stderr
     named = CULPRIT.search(stderr)
     if not named:
@@ -276,11 +286,59 @@ def alarms(asked: Sequence[Tool], healthy: list[Outcome]) -> Grid:
     return Grid(title="False alarms", header=("healthy program", *names), rows=rows)
 
 
-TEXT = """\
+INTRO = """\
 # Accuracy
 
 measured with torch {torch} on {cases} cases
+
+Each case is a short program that ends with a NaN or an Inf where it matters, together with the
+line, the phase and the mechanism of the operation that made the first one (`tests/cases`). For a
+gradient that fails, the line is that of the forward expression. The healthy programs
+(`tests/healthy`) hold infinities and NaN that do no harm; anything said about one of them is a
+false alarm. All programs run unmodified.
+
+* `whynan`: the first anomaly in the report of `whynan run`.
+* `detect_anomaly`: `torch.autograd.set_detect_anomaly(True)`, switched on before the program
+  starts. Its answer is the innermost line of the program's own files in the traceback of the
+  forward call that it prints. It looks at gradients, and at NaN only, so the phase that it
+  implies is always `backward`. Lightning's `detect_anomaly` is the same switch.
+{sherlorch}
+A traceback with which the program itself ends is nobody's answer and counts for no tool.
 """
+SHERLORCH = """\
+* `sherlorch` {version} has no command of its own. Its `trace(capture_stack=True)` is entered around
+  the whole program, and it is asked about the first non-finite tensor that the program calls
+  `backward()` on, prints, or reads with `item()`, `tolist()`, `numpy()` or `float()` and whose
+  history it knows. Its answer is the first culprit; it tells neither phase nor mechanism.
+"""
+NO_SHERLORCH = """\
+* `sherlorch` is measured as well where it can be imported; it was not installed for this table.
+"""
+OTHERS = """\
+## Tools that are not in the tables
+
+These could not be asked for a line of an unmodified program:
+
+* `tracetorch-ml` and `DebugUnderflowOverflow` of `transformers` are given a model in the program's
+  source, watch the inputs and outputs of its modules, and name a module.
+* `gradscope` is attached to a model and an optimizer in the program's source and keeps statistics
+  of gradients and updates.
+* `nansense` is an interactive viewer that is wired into the training loop.
+* `TorchSnooper` decorates functions and prints the tensors of every line.
+
+PyPI has no project named `torch-nansi`, `torch-nan-detector`, `pytorch-nan-detector`,
+`nan-detector`, `nan-finder`, `nan-hunter`, `nan-tracer`, `nantrace`, `nanguard` or
+`torch-sanitizer`.
+"""
+
+
+def page(grids: Sequence[Grid], cases: int) -> str:
+    """The text of docs/accuracy.md."""
+    peer = NO_SHERLORCH
+    if importlib.util.find_spec("sherlorch"):
+        peer = SHERLORCH.format(version=importlib.import_module("sherlorch").__version__)
+    intro = INTRO.format(torch=torch.__version__, cases=cases, sherlorch=peer)
+    return "\n".join([intro, *(grid.markdown() for grid in grids), OTHERS])
 
 
 def main() -> None:
@@ -302,8 +360,7 @@ def main() -> None:
         console.print(grid.drawn())
     if write:
         DOC.parent.mkdir(exist_ok=True)
-        text = TEXT.format(torch=torch.__version__, cases=len(failing))
-        DOC.write_text("\n".join([text, *(grid.markdown() for grid in grids)]))
+        DOC.write_text(page(grids, len(failing)))
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ def _prepare_script(program: Program) -> Callable[[], None]:
     if not path.is_file():
         raise UsageError(f"can't open {program.target!r}: no such file")
     main = types.ModuleType("__main__")
-    main.__file__ = str(path)
+    main.__file__ = os.path.abspath(path)
     main.__builtins__ = __builtins__  # type: ignore[attr-defined]  # as the interpreter sets it
     main.__loader__ = None
     sys.path[0] = str(path.parent.resolve())

@@ -191,6 +191,7 @@ class Tracer:
         if grad_enabled:
             local.made.setdefault(_sequence() - 1, Origin(frames, record.module))
         if info.view:
+            self._meet_viewed_leaf(args)
             return record
         record.reads_grad = False
         tainted: list[Ref] | None = None
@@ -294,6 +295,14 @@ class Tracer:
     def _meet_leaf(self, entry: Entry, tensor: torch.Tensor) -> None:
         entry.leaf = True
         self.local.leaves[entry.cdata] = torch.utils.weak.TensorWeakRef(tensor)
+
+    def _meet_viewed_leaf(self, args: Any) -> None:
+        """A leaf that only ever serves through a view: `weight.t()`."""
+        tensor = args[0] if args else None
+        if isinstance(tensor, torch.Tensor) and tensor.requires_grad and tensor.is_leaf:
+            ref = self.ref(tensor)
+            if ref is not None and not ref.entry.leaf:
+                self._meet_leaf(ref.entry, tensor)
 
     def _save_operands(self, record: Record, info: OpInfo, args: Any) -> None:
         if info.random or info.base in ("fill", "zero", "copy"):

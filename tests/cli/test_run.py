@@ -1,0 +1,314 @@
+"""`whynan run` is `python`: same world for the script, honest exit codes, nothing lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.harness import ForkServer
+
+HEALTHY_TRAINING = """
+import torch
+w = torch.ones(2, requires_grad=True)
+optimizer = torch.optim.SGD([w], lr=0.1)
+for step in range(6):
+    loss = (w ** 2).sum()
+    optimizer.zero_grad(); loss.backward(); optimizer.step()
+    print("step", step)
+"""
+FAILING = """
+import torch
+print("before")
+x = torch.zeros(3)
+y = torch.log(x)
+print(y.sum().item())
+print("after")
+"""
+
+
+def write(folder: Path, text: str, name: str = "script.py") -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(textwrap.dedent(text))
+    return path
+
+
+def whynan(
+    *args: str, cwd: Path, stdin: str | None = None, **env: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "whynan", *args],
+        cwd=cwd,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, **env},
+    )
+
+
+def python(*args: str, cwd: Path, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *args], cwd=cwd, input=stdin, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_script_sees_the_same_world(tmp_path: Path) -> None:
+    script = write(
+        tmp_path / "src",
+        """
+        import sys, os, pickle, argparse, __main__, helper
+        class Config:
+            pass
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--lr", type=float)
+        parser.add_argument("files", nargs="*")
+        print(parser.parse_args())
+        print(sys.argv, os.path.basename(sys.path[0]), os.getcwd(), __name__, __file__)
+        print(type(pickle.loads(pickle.dumps(Config()))) is Config, __main__.Config is Config)
+        print("you said", input("name? "))
+        print(helper.__name__, __package__, __spec__)
+        """,
+    )
+    write(tmp_path / "src", "print('helper imported')", "helper.py")
+    args = (str(script.relative_to(tmp_path)), "--lr", "0.1", "a.txt", "--", "-b")
+    plain = python(*args, cwd=tmp_path, stdin="Ada\n")
+    watched = whynan("run", *args, cwd=tmp_path, stdin="Ada\n")
+    assert plain.returncode == 0, plain.stderr
+    assert (watched.stdout, watched.returncode) == (plain.stdout, 0)
+    assert watched.stderr == plain.stderr
+
+
+def test_module_with_relative_imports(tmp_path: Path) -> None:
+    write(tmp_path, "", "pack/__init__.py")
+    write(tmp_path, "VALUE = 7", "pack/numbers.py")
+    write(
+        tmp_path,
+        """
+        import sys
+        from .numbers import VALUE
+        print(__name__, __package__, __spec__.name, VALUE, sys.argv[1:])
+        """,
+        "pack/train.py",
+    )
+    plain = python("-m", "pack.train", "--fast", "x", cwd=tmp_path)
+    watched = whynan("run", "-m", "pack.train", "--fast", "x", cwd=tmp_path)
+    assert "pack.train 7 ['--fast', 'x']" in plain.stdout
+    assert (watched.stdout, watched.returncode) == (plain.stdout, 0)
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ("import sys; sys.exit(5)", 5),
+        ("import sys; sys.exit('out of coffee')", 1),
+        ("raise ValueError('mine')", 1),
+        ("import os; print('bye', flush=True); os._exit(7)", 7),
+        ("def f(:\n    pass", 1),
+        ("try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    raise KeyError('k') from e", 1),
+    ],
+)
+def test_exit_code_and_traceback_are_the_scripts_own(tmp_path: Path, body: str, code: int) -> None:
+    script = write(tmp_path, body)
+    plain = python(str(script), cwd=tmp_path)
+    watched = whynan("run", str(script), cwd=tmp_path)
+    assert plain.returncode == code
+    assert (watched.returncode, watched.stdout) == (plain.returncode, plain.stdout)
+    assert watched.stderr == plain.stderr
+
+
+def test_a_script_without_torch_never_imports_it(tmp_path: Path) -> None:
+    script = write(tmp_path, "import sys; print('torch' in sys.modules)")
+    watched = whynan("run", "--json", "r.json", str(script), cwd=tmp_path)
+    assert (watched.stdout, watched.stderr, watched.returncode) == ("False\n", "", 0)
+    assert json.loads((tmp_path / "r.json").read_text())["outcome"] == "clean"
+
+
+def test_missing_script_and_wrong_usage_exit_with_2(tmp_path: Path) -> None:
+    for args in (
+        ["run", "nowhere.py"],
+        ["run"],
+        ["run", "-m", "no.such.module"],
+        ["explain", "N999"],
+    ):
+        done = whynan(*args, cwd=tmp_path)
+        assert done.returncode == 2, done
+        assert done.stderr.strip()
+        assert "Traceback" not in done.stderr
+    script = write(tmp_path, "print('ran')")
+    done = whynan("run", "--json", "no/such/folder/r.json", str(script), cwd=tmp_path)
+    assert done.returncode == 2
+    assert "ran" not in done.stdout
+    assert "does not exist" in done.stderr
+
+
+def test_harm_stops_the_script_and_exits_with_3(tmp_path: Path, programs: ForkServer) -> None:
+    result = programs.run(write(tmp_path, FAILING))
+    assert result.code == 3
+    assert result.stdout == "before\n"
+    assert "script.py:5:5" in result.stderr
+    assert "torch.log(x)" in result.stderr
+
+
+def test_warn_lets_the_script_go_on_and_still_exits_with_3(
+    tmp_path: Path, programs: ForkServer
+) -> None:
+    result = programs.run(write(tmp_path, FAILING), on_anomaly="warn")
+    assert result.code == 3
+    assert result.stdout == "before\n-inf\nafter\n"
+    assert result.stderr.count("error[") == 1
+
+
+def test_bare_except_does_not_hide_the_harm(tmp_path: Path, programs: ForkServer) -> None:
+    script = write(
+        tmp_path,
+        """
+        import torch
+        try:
+            torch.log(torch.zeros(2)).tolist()
+        except Exception:
+            print("swallowed")
+        """,
+    )
+    result = programs.run(script)
+    assert (result.code, result.stdout) == (3, "")
+
+
+def test_max_steps(tmp_path: Path, programs: ForkServer) -> None:
+    result = programs.run(write(tmp_path, HEALTHY_TRAINING), max_steps=3)
+    assert result.code == 0
+    assert result.report is not None
+    assert (result.report["steps"], result.report["outcome"]) == (3, "clean")
+    assert result.stdout.splitlines() == ["step 0", "step 1"]
+    assert "no harm in 3 steps" in result.stderr
+
+
+def test_json_follows_the_contract(tmp_path: Path, programs: ForkServer) -> None:
+    script = write(
+        tmp_path, HEALTHY_TRAINING.replace("(w ** 2).sum()", "(w - w).sqrt().sum() + step")
+    )
+    report = programs.run(script).report
+    assert report is not None
+    assert report["schema"] == "whynan.report/1"
+    assert set(report["versions"]) == {"whynan", "torch", "python"}
+    first = report["anomalies"][0]
+    assert (first["phase"], first["step"], first["sink"], first["mechanism"]) == (
+        "backward", 0, "gradient", "gradient_singularity",
+    )  # fmt: skip
+    location = first["location"]
+    assert (location["file"], location["line"]) == ("script.py", 6)
+    line = script.read_text().splitlines()[5]
+    assert line[location["column"] : location["end_column"]] == "(w - w).sqrt()"
+    assert first["value"] in ("nan", "inf", "-inf")
+    assert {f["verdict"] for f in first["fixes"]} == {"not_tried"}
+    assert all(set(link) >= {"location", "op", "value", "note"} for link in first["chain"])
+    assert (
+        "NaN" not in json.dumps(report, allow_nan=False).replace('NaN"', "").split('"headline"')[0]
+    )
+    assert report["outcome"] == "anomaly"
+    assert report["reproduced"] == "live"
+
+
+def test_crash_is_reported_as_crash(tmp_path: Path, programs: ForkServer) -> None:
+    result = programs.run(
+        write(tmp_path, "import torch\ntorch.ones(2)\nraise OSError('disk on fire')")
+    )
+    assert result.code == 1
+    assert result.report is not None
+    assert (result.report["outcome"], result.report["anomalies"]) == ("crashed", [])
+    assert "disk on fire" in result.stderr
+
+
+def test_report_survives_os_exit(tmp_path: Path, programs: ForkServer) -> None:
+    script = write(tmp_path, FAILING + "import os\nos._exit(0)\n")
+    result = programs.run(script, on_anomaly="warn")
+    assert result.code == 3
+    assert result.report is not None
+    assert len(result.report["anomalies"]) == 1
+
+
+def test_full_disk_loses_the_file_but_not_the_run(tmp_path: Path) -> None:
+    script = write(tmp_path, "print('ran')")
+    folder = tmp_path / "closed"
+    folder.mkdir()
+    target = folder / "r.json"
+    target.mkdir()  # a folder in the way: the report cannot be put there
+    done = whynan("run", "--json", str(target), str(script), cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stdout == "ran\n"
+    assert "could not write" in done.stderr
+
+
+def test_interrupt_leaves_the_report_and_dies_of_the_signal(tmp_path: Path) -> None:
+    script = write(
+        tmp_path,
+        """
+        import torch, time
+        print("ready", flush=True)
+        while True:
+            time.sleep(0.01)
+            torch.ones(2).sum()
+        """,
+    )
+    command = [sys.executable, "-m", "whynan", "run", "--json", "r.json", str(script)]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT
+    assert errors.rstrip().endswith("KeyboardInterrupt")
+    assert "whynan" not in errors
+    assert json.loads((tmp_path / "r.json").read_text())["outcome"] == "clean"
+
+
+def test_exceptions_about_nonfinite_values_are_explained(
+    tmp_path: Path, programs: ForkServer
+) -> None:
+    script = write(
+        tmp_path,
+        """
+        import torch
+        def sample(logits):
+            weights = logits.exp()
+            return torch.multinomial(weights / weights.sum(), 1)
+        logits = torch.tensor([1.0, 200.0])
+        sample(logits)
+        """,
+    )
+    result = programs.run(script)
+    assert result.code == 3
+    assert "RuntimeError: probability tensor contains either" in result.stderr
+    assert result.report is not None
+    first = result.report["anomalies"][0]
+    assert (first["location"]["line"], first["mechanism"], first["sink"]) == (
+        4,
+        "overflow",
+        "exception",
+    )
+
+
+def test_no_color_and_pipes_get_plain_text(tmp_path: Path) -> None:
+    done = whynan("run", str(write(tmp_path, FAILING)), cwd=tmp_path, FORCE_COLOR="", NO_COLOR="1")
+    assert "\x1b[" not in done.stderr
+    assert done.returncode == 3
+
+
+def test_explain_and_help_teach(tmp_path: Path) -> None:
+    listed = whynan("explain", "--list", cwd=tmp_path).stdout
+    assert len(listed.splitlines()) == 16
+    page = whynan("explain", "log_nonpositive", cwd=tmp_path).stdout
+    assert page.startswith("N012 log-of-nonpositive")
+    assert "Use instead" in page
+    assert "whynan run train.py" in whynan("run", "--help", cwd=tmp_path).stdout
