@@ -226,7 +226,9 @@ class Grid:
     rows: list[tuple[str, ...]]
 
     def drawn(self) -> Table:
-        table = Table(*self.header, title=self.title, title_justify="left")
+        table = Table(title=self.title, title_justify="left")
+        for name in self.header:
+            table.add_column(name.replace("`", ""), overflow="fold")
         for row in self.rows:
             table.add_row(*(cell.replace("`", "") for cell in row))
         return table
@@ -273,15 +275,12 @@ def by_case(asked: Sequence[Tool], failing: list[Outcome]) -> Grid:
     return Grid(title="Every case", header=("case", "origin", *names), rows=rows)
 
 
-def alarms(asked: Sequence[Tool], healthy: list[Outcome]) -> Grid:
-    rows = [
-        (
-            o.name,
-            *(o.answers[tool.name].place if o.answers[tool.name].spoke else "" for tool in asked),
-        )
-        for o in healthy
-        if any(said.spoke for said in o.answers.values())
-    ]
+def false_alarms(asked: Sequence[Tool], healthy: list[Outcome]) -> Grid:
+    rows = []
+    for o in healthy:
+        said = [o.answers[tool.name] for tool in asked]
+        if any(answer.spoke for answer in said):
+            rows.append((o.name, *(answer.place if answer.spoke else "" for answer in said)))
     names = (f"`{tool.name}`" for tool in asked)
     return Grid(title="False alarms", header=("healthy program", *names), rows=rows)
 
@@ -303,13 +302,17 @@ false alarm. All programs run unmodified.
   forward call that it prints. It looks at gradients, and at NaN only, so the phase that it
   implies is always `backward`. Lightning's `detect_anomaly` is the same switch.
 {sherlorch}
-A traceback with which the program itself ends is nobody's answer and counts for no tool.
+A traceback with which the program itself ends is nobody's answer and counts for no tool. In the
+table of cases, "right" means that all that the tool tells is right; otherwise the parts that it
+has wrong are shown.
 """
 SHERLORCH = """\
 * `sherlorch` {version} has no command of its own. Its `trace(capture_stack=True)` is entered around
   the whole program, and it is asked about the first non-finite tensor that the program calls
   `backward()` on, prints, or reads with `item()`, `tolist()`, `numpy()` or `float()` and whose
-  history it knows. Its answer is the first culprit; it tells neither phase nor mechanism.
+  history it knows. Its answer is the first culprit; it tells neither phase nor mechanism. It
+  speaks only because it is asked: its false alarms are tensors that are infinite on purpose and
+  are read.
 """
 NO_SHERLORCH = """\
 * `sherlorch` is measured as well where it can be imported; it was not installed for this table.
@@ -352,7 +355,7 @@ def main() -> None:
     grids = [
         totals(asked, failing, healthy),
         by_phase(asked, failing),
-        alarms(asked, healthy),
+        false_alarms(asked, healthy),
         by_case(asked, failing),
     ]
     console = Console(width=max(Console().width, 120))

@@ -63,13 +63,15 @@ def _prepare_module(program: Program) -> Callable[[], None]:
     name = program.target
     try:
         spec = importlib.util.find_spec(name)
-        if spec is not None and spec.submodule_search_locations is not None:
+        is_package = spec is not None and spec.submodule_search_locations is not None
+        if is_package:
             name = f"{name}.__main__"
             spec = importlib.util.find_spec(name)
     except ImportError as error:
         raise UsageError(f"can't find module {program.target!r}: {error}") from error
     if spec is None or spec.loader is None:
-        raise UsageError(f"can't find module {program.target!r}")
+        why = "it is a package without __main__" if is_package else "there is no such module"
+        raise UsageError(f"can't run module {program.target!r}: {why}")
     main = types.ModuleType("__main__")
     main.__file__ = spec.origin
     main.__package__ = spec.parent
@@ -95,24 +97,35 @@ def wait_for_threads() -> None:
 
 def print_traceback(error: BaseException) -> None:
     """The traceback that plain Python would print: without whynan's own frames."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_own_root):
-        trace = trace.tb_next
-    error = error.with_traceback(trace)
+    seen: set[int] = set()
+    linked: list[BaseException | None] = [error]
+    while linked:
+        current = linked.pop()
+        if current is not None and id(current) not in seen:
+            seen.add(id(current))
+            current.__traceback__ = _without_own_frames(current.__traceback__)
+            linked += [current.__cause__, current.__context__]
     if sys.excepthook is sys.__excepthook__:
-        _forget_own_frames(error)
         traceback.print_exception(error)
     else:
-        sys.excepthook(type(error), error, trace)
+        sys.excepthook(type(error), error, error.__traceback__)
 
 
-def _forget_own_frames(error: BaseException) -> None:
-    for linked in (error.__cause__, error.__context__):
-        if linked is not None:
-            trace = linked.__traceback__
-            while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_own_root):
-                trace = trace.tb_next
-            linked.__traceback__ = trace
+def _without_own_frames(trace: types.TracebackType | None) -> types.TracebackType | None:
+    """Also without torch's frame that whynan calls an operation through."""
+    entries = []
+    after_own = False
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        own = file.startswith(_own_root)
+        if not own and not (after_own and file.endswith(f"torch{os.sep}_ops.py")):
+            entries.append(trace)
+        after_own = own
+        trace = trace.tb_next
+    result = None
+    for entry in reversed(entries):
+        result = types.TracebackType(result, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return result
 
 
 def die_of_interrupt() -> None:

@@ -108,6 +108,7 @@ class Operand:
     stats: TensorStats | None  # None: the values were no longer in memory
     name: str | None = None
     index: tuple[int, ...] | None = None
+    dtype: str | None = None
     value: float | None = None
     slice_stats: TensorStats | None = None  # the part of the tensor that the witness depends on
     source: str | None = None  # what it is, when nothing recorded made it: "parameter fc.weight"
@@ -141,6 +142,11 @@ class OpRecord:
     def value(self) -> float | None:
         """The witness's value in the output."""
         return self.outputs[0].value if self.outputs else None
+
+    @property
+    def dtype(self) -> str:
+        """Of the output."""
+        return (self.outputs[0].dtype if self.outputs else None) or "float32"
 
     @property
     def out(self) -> TensorStats | None:

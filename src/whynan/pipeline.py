@@ -128,12 +128,20 @@ class Run:
         self._pid = os.getpid()
         self._printed = 0
         self._stopped_by_limit = False
+        self._ending = False
         self._recording = Recording()
 
     def go(self) -> int:
         """Run it and return the exit code."""
         self._check_paths()
-        run = launch.prepare(self.program)
+        try:
+            run = launch.prepare(self.program)
+        except UsageError:
+            raise
+        except BaseException as failure:  # a package's own __init__ failed
+            return self._end(failure)
+        for name in [n for n in sys.modules if n.split(".")[0] == "click"]:
+            del sys.modules[name]  # the program may have a module of that name
         hook = launch.AfterImport("torch", self._start)
         hook.install()
         original_exit = os._exit
@@ -173,8 +181,9 @@ class Run:
     def _found(self, evidence: Evidence) -> None:
         assert self.session is not None
         self._recording = self.session.recording()
-        self._show()
-        self._write("anomaly")
+        if not self._ending:  # else the program's own traceback comes first
+            self._show()
+            self._write("anomaly")
         if self.options.on_anomaly == "stop":
             self.session.request_stop()
             raise StopRun
@@ -203,6 +212,7 @@ class Run:
     # ---- at the end -------------------------------------------------------------------
 
     def _end(self, error: BaseException | None) -> int:
+        self._ending = True
         stopped = isinstance(error, StopRun)
         if self.session is not None:
             try:

@@ -11,6 +11,7 @@ from whynan.model import Cause, Operand, OpRecord, number
 UNDERFLOWING = frozenset(
     {"exp", "_softmax", "sigmoid", "mul", "pow", "square", "prod", "cumprod", "exp2"}
 )
+COMPARISONS = frozenset({"gt", "lt", "ge", "le", "eq", "ne", "logical_and", "logical_not"})
 HALF = frozenset({"float16", "bfloat16"})
 
 
@@ -33,18 +34,16 @@ def _from_operand(culprit: Operand) -> Iterator[Cause]:
         if maker.value == 0 and maker.name in UNDERFLOWING and _nonzero_operands(maker):
             yield Cause(code="underflow", evidence=_underflow(maker))
             return
-        if maker.value == 0 and maker.name == "sum" and _all_zero(maker):
-            count = maker.inputs[0].slice_stats or maker.inputs[0].stats
-            if count is not None:
-                yield Cause(
-                    code="empty_mask",
-                    evidence=f"{_place(maker)}: the sum is over {plural(count.count, 'value')}, all of them 0",
-                )
+        if maker.value == 0 and maker.name == "sum" and _counts_a_mask(maker, culprit):
+            stats = maker.inputs[0].slice_stats or maker.inputs[0].stats
+            n = stats.count if stats is not None else 0
+            text = f"{_place(maker)}: the mask selects none of {plural(n, 'entry', 'entries')}"
+            yield Cause(code="empty_mask", evidence=text)
             return
 
 
 def _from_precision(op: OpRecord) -> Iterator[Cause]:
-    dtype = op.out.dtype if op.out else ""
+    dtype = op.dtype
     if dtype in HALF and op.exact is not None and op.exact - op.exact == 0:
         yield Cause(
             code="low_precision",
@@ -77,6 +76,17 @@ def _nonzero_operands(op: OpRecord) -> bool:
     return bool(values) and all(v not in (0, None) for v in values)
 
 
-def _all_zero(op: OpRecord) -> bool:
-    stats = (op.inputs[0].slice_stats or op.inputs[0].stats) if op.inputs else None
-    return stats is not None and (stats.zeros == stats.count or stats.dtype == "bool")
+def _counts_a_mask(total: OpRecord, culprit: Operand) -> bool:
+    """A sum of booleans, or of what was made from booleans or a comparison."""
+    stats = (total.inputs[0].slice_stats or total.inputs[0].stats) if total.inputs else None
+    if stats is None:
+        return False
+    if stats.dtype == "bool" or "int" in stats.dtype:
+        return True
+    before = culprit.upstream[culprit.upstream.index(total) + 1 :][:1]
+    return any(m.name in COMPARISONS or _casts_a_mask(m) for m in before)
+
+
+def _casts_a_mask(op: OpRecord) -> bool:
+    dtypes = [o.stats.dtype for o in op.inputs if o.stats is not None]
+    return op.name == "_to_copy" and any(d == "bool" or "int" in d for d in dtypes)

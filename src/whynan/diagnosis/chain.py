@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from whynan.model import Evidence, Finding, Link, OpRecord, number
 
-MAX_LINKS = 8
+MAX_LINKS = 9
 REASONS = 3
 ALWAYS_SHOWN = 2
 
@@ -42,18 +42,28 @@ def _reason(op: OpRecord, finding: Finding) -> list[Link]:
         return []
     culprit = op.inputs[finding.culprit]
     links = []
-    shown = culprit.upstream[:REASONS]
+    shown = list(culprit.upstream[:REASONS])
+    beyond = culprit.upstream[REASONS:]
+    if beyond:  # the beginning of the story, and how much lies between
+        links.append(_reason_link(beyond[-1]))
+    if len(beyond) > 1:
+        gap = f"{len(beyond) - 1} more operations"
+        links.append(Link(site=None, op="...", value=None, note=gap, role="path"))
     for maker in reversed(shown):
-        values = [number(o.value) for o in maker.inputs if o.value is not None]
-        note = f"from {', '.join(values[:3])}" if values else ""
-        links.append(
-            Link(site=maker.site, op=maker.name, value=maker.value, note=note, role="reason")
-        )
+        links.append(_reason_link(maker))
     if not culprit.upstream and culprit.source:
         links.append(
             Link(site=None, op="input", value=culprit.value, note=culprit.source, role="reason")
         )
     return links
+
+
+def _reason_link(maker: OpRecord) -> Link:
+    values = [number(o.value) for o in maker.inputs if o.value is not None]
+    note = f"from {', '.join(values[:3])}" if values else ""
+    if maker.derived:
+        note = f"{note}, backward".removeprefix(", ")
+    return Link(site=maker.site, op=maker.name, value=maker.value, note=note, role="reason")
 
 
 def _path(path: tuple[OpRecord, ...], room: int) -> list[Link]:

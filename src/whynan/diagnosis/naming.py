@@ -40,7 +40,7 @@ def call_of(op: OpRecord) -> str:
                 return f"{owner}.{func.attr}"
             if owner == "self":
                 return f"self.{func.attr}"
-            return f"Tensor.{func.attr}" if _matches(func.attr, op) else f".{func.attr}"
+            return f"Tensor.{func.attr}" if _matches(func.attr, op) else func.attr
         if isinstance(func, ast.Name):
             return func.id
     return op.name

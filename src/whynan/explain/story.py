@@ -8,7 +8,11 @@ from whynan.diagnosis.naming import call_of
 from whynan.explain.snippet import Row, shown_path, snippet
 from whynan.model import Anomaly, Fix, Link, Site, number
 
-OPERATION = {"_softmax": "softmax", "_log_softmax": "log_softmax", "_to_copy": "cast"}
+OPERATION = {
+    "_softmax": "softmax", "_log_softmax": "log_softmax", "_to_copy": "cast", "rsub": "sub",
+    "lift_fresh": "comes in", "set": "loaded", "entry": "comes in", "mm": "matmul", "bmm": "matmul",
+    "addmm": "linear", "mv": "matmul", "linalg_vector_norm": "norm",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,6 +62,7 @@ class BackwardSink:
 
     def _after(self) -> None:
         self.tracer.local.differentiated = True
+        self.tracer.local.differentiated_at = self.tracer.next_index
         for leaf in self._leaves():
             if leaf.grad is not None and leaf.grad.layout is torch.strided:
                 entry = self.tracer.entry_of(leaf.grad)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from whynan.model import Evidence, Sink, number
 from whynan.record.modules import ModuleTracker
@@ -16,7 +18,19 @@ from whynan.record.slicing import Harm
 from whynan.record.stats import has_nonfinite
 from whynan.record.tracer import Tracer
 
+PLAIN = (torch.Tensor.__torch_dispatch__, torch._C._disabled_torch_dispatch_impl)
 Named = Iterable[tuple[str, torch.Tensor]]
+
+
+@contextmanager
+def _other_modes_off() -> Iterator[None]:
+    """The program's own modes must not see whynan's work."""
+    with ExitStack() as stack:
+        if torch._C._len_torch_function_stack():
+            stack.enter_context(torch._C.DisableTorchFunction())
+        if torch._C._len_torch_dispatch_stack():
+            stack.enter_context(_disable_current_modes())
+        yield
 
 
 class Checks:
@@ -45,7 +59,8 @@ class Checks:
         tracer.local.busy += 1
         mode = tracer.pause()
         try:
-            work()
+            with _other_modes_off():
+                work()
         except Exception as error:
             tracer.step_aside(error)
         finally:
@@ -94,6 +109,8 @@ class Checks:
 
     def is_nonfinite(self, tensor: torch.Tensor) -> bool:
         """Known from the recording in nearly all cases, looked at only in doubt."""
+        if type(tensor).__torch_dispatch__ not in PLAIN:
+            return False  # a fake or distributed tensor: there may be nothing to look at
         if tensor.layout is not torch.strided:
             values = _stored_values(tensor)
             return values is not None and has_nonfinite(values)

@@ -21,6 +21,7 @@ COMPLAINT = re.compile(
     r"|invalid values|element < 0|diverge|exploded|all(-| )finite",
     re.IGNORECASE,
 )
+MATRIX_OPERATION = re.compile(r"linalg|cholesky|inverse|lu_|qr|svd|eig|lstsq")
 ABOUT_A_MATRIX = re.compile(r"linalg|cholesky|singular|positive[- ]definite|element < 0", re.I)
 
 
@@ -42,10 +43,10 @@ def harm_of_exception(
         sink="exception",
         subject=type(error).__name__,
         frames=frames,
-        message=str(error).split("\n")[0],
+        message=str(error).split("\n")[0].rstrip(" :"),
         step=tracer.step,
     )
-    record = tracer.last_raised
+    record = _really_raised(tracer)
     if record is not None and any(record.raised is e for e in chain):
         harm.record = record
         if record.tainted_in or ABOUT_A_MATRIX.search(text):
@@ -60,6 +61,20 @@ def harm_of_exception(
         harm.tensors = [found]
         return harm
     return None
+
+
+def _really_raised(tracer: Tracer) -> Record | None:
+    """The operation that failed; for linalg's own check of errors, the one that it checks."""
+    record = tracer.last_raised
+    if record is None or record.info.base != "_linalg_check_errors":
+        return record
+    raised, thread = record.raised, record.thread
+    before = [r for r in tracer.records.values() if r.thread == thread and r.index < record.index]
+    for candidate in reversed(before):
+        if MATRIX_OPERATION.search(candidate.info.base):
+            candidate.raised = raised
+            return candidate
+    return record
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from whynan.model import Operand, OpRecord, Origin, Phase, Scalar
+from whynan.model import Operand, OpRecord, Origin, Phase, Scalar, TensorStats
 from whynan.record.modules import path_of
 from whynan.record.ops import FILLS
 from whynan.record.recompute import in_float64
@@ -20,6 +20,9 @@ from whynan.record.storages import Index, Ref
 from whynan.record.tracer import Tracer
 
 UPSTREAM_DEPTH = 8
+CASTS = frozenset(
+    f"Module.{name}" for name in ("half", "bfloat16", "float", "double", "to", "type")
+)
 
 
 class Freezer:
@@ -59,6 +62,9 @@ class Freezer:
         if index is None and record.outs:
             tensor = value_after(record, k)
             index = first_nonfinite(tensor) if tensor is not None else None
+        if record.info.entry:  # what comes in is what comes out
+            bare = self._bare(record, k, index, value)
+            return replace(bare, inputs=tuple(replace(o, role="value") for o in bare.outputs))
         operands = tuple(
             self._operand(record, read, index, history=True) for read in reads(record, k, index)
         )
@@ -81,7 +87,7 @@ class Freezer:
             stats = None if tensor is None else stats_of(tensor)
             if value is None and tensor is not None and index is not None:
                 value = tensor[index].item()
-            outputs = (Operand(role=f"output {k}", stats=stats, index=index, value=real(value)),)
+            outputs = (self._output(record, k, stats, index, value),)
         names = record.info.arg_names
         scalars = {names[i]: scalar_of(a) for i, a in enumerate(record.args) if _is_scalar(a)}
         scalars |= {name: scalar_of(a) for name, a in record.kwargs.items() if _is_scalar(a)}
@@ -99,10 +105,20 @@ class Freezer:
             derived=record.derived,
         )
 
+    @staticmethod
+    def _output(
+        record: Record, k: int, stats: TensorStats | None, index: Index | None, value: Any
+    ) -> Operand:
+        dtype = str(record.outs[k].dtype).removeprefix("torch.")
+        return Operand(role=f"output {k}", stats=stats, index=index, dtype=dtype, value=real(value))
+
     def phase(self, record: Record, path: list[Record | None]) -> Phase:
         """When the operation ran, in the words of the design."""
         if record.in_data:
             return "data"
+        inside = record.frames.inside if record.frames else None
+        if inside is not None and inside.co_qualname in CASTS:
+            return "init"  # a cast of the whole model
         if record.in_optimizer:
             return "optimizer"
         if record.node is not None:
@@ -115,9 +131,7 @@ class Freezer:
 
     def _reaches_model(self, path: list[Record | None]) -> bool:
         return any(
-            r.in_data or any(o.entry.source == "model input" for o in r.outs)
-            for r in path
-            if r is not None
+            r.in_data or any(o.entry.model_input for o in r.outs) for r in path if r is not None
         )
 
     def _entry(self, node: Any, path: list[Record | None]) -> OpRecord:
@@ -198,7 +212,6 @@ class Freezer:
             operands = [
                 (read, self._operand(maker, read, node.index, history=False))
                 for read in reads(maker, node.k, node.index)
-                if read.ref.dtype.is_floating_point
             ]
             bare = self._bare(maker, node.k, node.index)
             found.append(replace(bare, inputs=tuple(o for _, o in operands)))

@@ -23,13 +23,13 @@ class ModuleTracker:
     def __init__(self) -> None:
         self._local = threading.local()
         self._roots: weakref.WeakSet[nn.Module] = weakref.WeakSet()
-        self._start: Callable[[nn.Module], None] = lambda module: None
+        self._start: Callable[[nn.Module, Any], None] = lambda module, args: None
         self._end: Callable[[nn.Module, Any], None] = lambda module, output: None
         self._handles: list[Any] = []
 
     def install(
         self,
-        on_outermost_start: Callable[[nn.Module], None],
+        on_outermost_start: Callable[[nn.Module, Any], None],
         on_outermost_end: Callable[[nn.Module, Any], None],
     ) -> None:
         self._start, self._end = on_outermost_start, on_outermost_end
@@ -51,13 +51,13 @@ class ModuleTracker:
             self._local.stack = stack
             return stack
 
-    def _enter(self, module: nn.Module, _args: Any) -> None:
+    def _enter(self, module: nn.Module, args: Any) -> None:
         if isinstance(module, torch.jit.ScriptModule):
             return
         stack = self.stack()
         if not stack:
             self._roots.add(module)
-            self._start(module)
+            self._start(module, args)
         stack.append(module)
 
     def _leave(self, module: nn.Module, _args: Any, output: Any) -> None:

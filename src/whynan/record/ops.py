@@ -20,6 +20,11 @@ FILLS = frozenset(
 COPIES = frozenset(
     {"clone", "copy", "_to_copy", "lift_fresh", "lift", "contiguous", "lift_fresh_copy"}
 )
+# In-place operations that do not read what they overwrite.
+OVERWRITES = frozenset(
+    {"copy", "fill", "zero", "set", "uniform", "normal", "bernoulli", "exponential", "random",
+     "log_normal", "cauchy", "geometric"}
+)  # fmt: skip
 # Values come in from outside: torch.tensor and from_numpy, or torch.load giving a storage.
 ENTRIES = frozenset({"lift_fresh", "lift", "set", "from_file", "from_blob"})
 # Written without the schema saying so (torch 2.13).
@@ -36,7 +41,7 @@ class OpInfo:
     """Facts about one operator overload."""
 
     __slots__ = (
-        "allocates", "arg_names", "base", "entry", "ignored", "name", "namespace", "pointwise",
+        "allocates", "arg_names", "base", "entry", "ignored", "name", "namespace", "overwrites", "pointwise",
         "random", "reads_out", "view", "write_args", "write_kwargs",
     )  # fmt: skip
 
@@ -63,6 +68,7 @@ class OpInfo:
         if self.base in HIDDEN_WRITES:
             self.write_args += tuple(self.arg_names.index(n) for n in HIDDEN_WRITES[self.base])
         self.write_kwargs = tuple(a.name for _, a in written if a.kwarg_only)
+        self.overwrites = bool(self.write_args) and self.base in OVERWRITES
         returns = schema.returns
         self.view = (
             bool(returns)

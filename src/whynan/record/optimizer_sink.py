@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
@@ -23,6 +24,7 @@ from whynan.record.slicing import Harm
 
 HISTORY_ROWS = 512
 SKIPS_IN_A_ROW = 8
+COLLAPSED_SCALE = 256.0  # eight halvings of torch's own starting scale
 LARGE_GRADIENT = 1e12  # its square is still far from float32's limit
 # An update of these is a short polynomial of gradient, state and parameter over sqrt(state) + eps.
 # With all of them below TAME_LIMIT and an eps worth the name, no float32 result can overflow.
@@ -70,6 +72,7 @@ class OptimizerSink:
         tracer.uses_optimizer = tracer.began = True
         self.checks.quietly(lambda: self._check_gradients(optimizer, frames))
         local.optimizer = optimizer
+        local.step_frame = sys._getframe(1)
         torch_wrote_it = type(optimizer).__module__.startswith("torch.optim")
         local.optimizer_frames = frames if torch_wrote_it else None
         if len(args) > 1 or kwargs:
@@ -112,7 +115,7 @@ class OptimizerSink:
             numbers = [group.get(name, 0.0) for name in ("lr", "weight_decay", "momentum")]
             if not all(isinstance(n, (int, float)) and abs(n) <= 1e3 for n in numbers):
                 return False
-            if not group.get("eps", 1.0) >= 1e-12:
+            if not group.get("eps", 1.0) >= 1e-12 or group.get("centered"):
                 return False
         biggest = largest(tensors)
         return biggest is not None and biggest < TAME_LIMIT
@@ -125,7 +128,7 @@ class OptimizerSink:
         if local.optimizer is not optimizer:
             return
         frames = capture(sys._getframe(1))
-        local.optimizer = None
+        local.optimizer = local.step_frame = None
         self.checks.quietly(lambda: self._check_step(optimizer, frames))
         self.on_step(self.tracer.step)
 
@@ -198,7 +201,7 @@ class OptimizerSink:
             result = original(scaler, optimizer, *args, **kwargs)
             self.backward.uses_scaler = True
             self._skips = self._skips + 1 if self.tracer.step == before else 0
-            if self._skips >= SKIPS_IN_A_ROW:
+            if self._skips >= SKIPS_IN_A_ROW and scaler.get_scale() <= COLLAPSED_SCALE:
                 frames = capture(sys._getframe(1))
                 self.checks.quietly(lambda: self._check_scaler(scaler, optimizer, frames))
             return result
@@ -223,6 +226,7 @@ def parameters(optimizer: Optimizer) -> list[tuple[str, torch.Tensor]]:
         (f"param_groups[{g}][{i}]", parameter)
         for g, group in enumerate(optimizer.param_groups)
         for i, parameter in enumerate(group["params"])
+        if torch._C._has_storage(parameter) and not is_lazy(parameter)
     ]
 
 
@@ -259,5 +263,5 @@ def hyper_of(optimizer: Optimizer) -> dict[str, Scalar]:
         elif isinstance(value, (int, float)):
             found[name] = float(value)
         elif isinstance(value, tuple):
-            found[name] = str(tuple(float(v) for v in value))
+            found[name] = str(value)
     return found

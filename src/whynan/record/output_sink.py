@@ -40,12 +40,17 @@ class OutputSink:
     def install(self, patches: Patches) -> None:
         for name in READERS:
             patches.wrap(torch.Tensor, name, self._wrap_reader)
+        patches.wrap(torch.nn.Parameter, "__repr__", self._wrap_reader)
         patches.wrap(torch, "save", self._wrap_save)
 
     # ---- module output --------------------------------------------------------------
 
-    def outermost_starts(self, _module: torch.nn.Module) -> None:
+    def outermost_starts(self, _module: torch.nn.Module, args: Any) -> None:
         self.tracer.began = True
+        for tensor in tensors_in(args):
+            entry = self.tracer.entry_of(tensor)
+            if entry is not None:
+                entry.model_input = True
         self.checks.quietly(self.flush)
 
     def outermost_ends(self, module: torch.nn.Module, output: Any) -> None:

@@ -79,6 +79,8 @@ def _named(record: Record) -> list[Named]:
         (i, record.info.arg_names[i], arg) for i, arg in enumerate(record.args)
     ]
     arguments += [(name, name, arg) for name, arg in record.kwargs.items() if name != "out"]
+    if record.info.overwrites:
+        arguments = arguments[1:]
     for position, name, arg in arguments:
         if isinstance(arg, Ref):
             found.append((name, arg, position, None))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from whynan.model import Evidence
 from whynan.record.backward_sink import BackwardSink
@@ -67,7 +68,9 @@ class Session:
                 self.checks.quietly(lambda: self._raised(error))
         finally:
             self.tracer.active = False
-            self._mode.__exit__(None, None, None)
+            mode = _get_current_dispatch_mode()
+            if mode is not None and mode is self._mode:  # else torch was imported in a thread
+                mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]  # torch
             self._patches.restore()
             self.surroundings.remove()
             self.optimizers.remove()
@@ -103,6 +106,11 @@ class Session:
 
     def recording(self) -> Recording:
         notes = list(self.surroundings.notes)
+        if self.tracer.failures and not self.tracer.broken:
+            notes.append(
+                f"{self.tracer.failures} operations could not be recorded; "
+                f"the last one: {self.tracer.last_failure}"
+            )
         if self.tracer.broken:
             notes.append(f"whynan stepped aside after an error of its own: {self.tracer.broken}")
         return Recording(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import cmath
 import re
+import warnings
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -15,14 +16,16 @@ from whynan.record.ops import COPIES, FILLS
 from whynan.record.records import Record, nonfinite_scalars
 from whynan.record.relations import Read, reads, value_after, value_before
 from whynan.record.sites import Frames, site_of
-from whynan.record.stats import first_nonfinite
+from whynan.record.stats import first_nonfinite, nonfinite_indices, ordinary
 from whynan.record.storages import Index, Ref
 from whynan.record.tracer import Tracer
 
 MAX_NODES = 20_000
+WITNESSES = 6
 # An infinity named in the call: float("inf"), math.inf, -torch.inf, NEG_INF.
 LITERAL = re.compile(r"(?<![a-z])(inf|nan|infty|infinity)(?![a-z])", re.IGNORECASE)
 
+Element = tuple[Index | None, float | complex | None]
 Status = Literal["intended", "uninitialised", "computed"]
 
 
@@ -52,7 +55,7 @@ class Harm:
 class Node:
     """One element of one output on the way back; `record` None: it came from outside."""
 
-    __slots__ = ("index", "k", "origin", "parents", "record", "ref", "status", "value")
+    __slots__ = ("index", "k", "origin", "parents", "record", "ref", "status", "value", "visited")
 
     def __init__(self, record: Record | None, k: int, index: Index | None, ref: Ref) -> None:
         self.record = record
@@ -63,6 +66,7 @@ class Node:
         self.value: float | complex | None = None
         self.status: Status = "intended"
         self.origin: Node | None = None
+        self.visited = False
 
     @property
     def order(self) -> int:
@@ -84,10 +88,12 @@ class Slicer:
                 sink=harm.sink,
                 subject=harm.subject,
                 sink_site=site_of(harm.frames) if harm.frames else None,
+                sink_value=None,
                 effect=harm.effect,
                 hyper=harm.hyper,
             )
-        with torch.no_grad():
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what is recomputed was already warned about
             starts = self._starts(harm)
             if not starts:
                 return self._raised(harm) if harm.sink == "exception" else None
@@ -125,10 +131,9 @@ class Slicer:
         found = [node for t in harm.tensors if (node := self._start_at(t)) is not None]
         if not found and harm.record is not None:
             for read in reads(harm.record, 0, None):
-                seen = self._nonfinite_in(harm.record, read)
-                if seen is not None:
-                    node = self.locate(read.ref, seen[0], harm.record.index)
-                    node.value = seen[1]
+                for index, value in self._nonfinite_in(harm.record, read):
+                    node = self.locate(read.ref, index, harm.record.index)
+                    node.value = value
                     found.append(node)
         return found
 
@@ -157,17 +162,16 @@ class Slicer:
                 continue
             for read in reads(node.record, node.k, node.index):
                 found = self._nonfinite_in(node.record, read)
-                if found is None:
-                    continue
-                parent = self.locate(read.ref, found[0], node.record.index)
-                parent.value = found[1]
-                key = self._key(parent)
-                if key in seen:
-                    node.parents.append(seen[key])
-                else:
-                    seen[key] = parent
+                for index, value in found:
+                    parent = self.locate(read.ref, index, node.record.index)
+                    parent.value = value
+                    if value is None and node.value is not None and not _is_nan(node.value):
+                        parent.value = node.value  # an infinity was an infinity before
+                    parent = seen.setdefault(self._key(parent), parent)
                     node.parents.append(parent)
-                    pending.append(parent)
+                    if not parent.visited:
+                        parent.visited = True
+                        pending.append(parent)
         return sorted(seen.values(), key=lambda n: n.order)
 
     @staticmethod
@@ -176,25 +180,24 @@ class Slicer:
             return (id(node.ref.entry), node.index)
         return (node.record.index, node.k, node.index)
 
-    def _nonfinite_in(
-        self, record: Record, read: Read
-    ) -> tuple[Index | None, float | complex | None] | None:
-        """The first non-finite element in what was read; index None when values are gone."""
+    def _nonfinite_in(self, record: Record, read: Read) -> list[Element]:
+        """Non-finite elements in what was read: the first, and some spread over the rest, since
+        each may have another origin. An index of None: the values are gone, but there was one."""
         if not (read.ref.dtype.is_floating_point or read.ref.dtype.is_complex):
-            return None
+            return []
         tensor = value_before(record, read)
         if tensor is None:
             tainted = any(ref.entry is read.ref.entry for ref in record.tainted_in or ())
-            return (None, None) if tainted else None
-        part = tensor[read.selection]
-        inner = first_nonfinite(part)
-        if inner is None:
-            return None
-        rest = iter(inner)
-        index = tuple(
-            i if isinstance(i, int) else (i.start or 0) + next(rest) for i in read.selection
-        )
-        return index, part[inner].item()
+            return [(None, None)] if tainted else []
+        part = ordinary(tensor[read.selection])
+        found: list[Element] = []
+        for inner in nonfinite_indices(part, WITNESSES):
+            rest = iter(inner)
+            index = tuple(
+                i if isinstance(i, int) else (i.start or 0) + next(rest) for i in read.selection
+            )
+            found.append((index, part[inner].item()))
+        return found
 
     # ---- judging ------------------------------------------------------------------------
 
@@ -283,6 +286,10 @@ class Slicer:
                 path.insert(0, origin)
         frozen, kind = self.freezer.origin(origin, [p.record for p in path])
         steps = [self.freezer.light(n) for n in path[1:]]
+        if harm.record is not None and harm.sink != "exception":  # it absorbed the value
+            steps.append(self.freezer.light(Node(harm.record, 0, None, harm.record.outs[0])))
+        if harm.sink == "parameter" and not harm.is_buffer and self._after_backward(origin):
+            frozen = replace(frozen, phase="optimizer")
         incomplete = None
         if any(n.index is None for n in path if n.record is not None):
             incomplete = "which elements led there: values on the way were no longer in memory"
@@ -300,6 +307,15 @@ class Slicer:
             parameter=harm.parameter,
             hyper=harm.hyper,
             incomplete=incomplete,
+        )
+
+    def _after_backward(self, origin: Node) -> bool:
+        """Between the backward pass and the parameter: part of an update written by hand."""
+        record = origin.record
+        return (
+            record is not None
+            and record.node is None
+            and record.index >= self.tracer.local.differentiated_at >= 0
         )
 
     def _only_carried(self, start: Node, origin: Node) -> bool:

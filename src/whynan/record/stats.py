@@ -8,7 +8,16 @@ import torch
 
 from whynan.model import TensorStats
 
-LOW = (torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz)
+ORDINARY = frozenset(
+    {torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128}
+)
+
+
+def ordinary(x: torch.Tensor) -> torch.Tensor:
+    """In a type that has arithmetic: float8, float4 and complex32 have next to none."""
+    if x.dtype in ORDINARY or not (x.is_floating_point() or x.is_complex()):
+        return x
+    return x.to(torch.complex64 if x.is_complex() else torch.float32)
 
 
 def has_nonfinite(x: torch.Tensor) -> bool:
@@ -20,8 +29,8 @@ def has_nonfinite(x: torch.Tensor) -> bool:
     """
     if x.dtype is torch.float16:
         return x.numel() > 0 and _range_is_nonfinite(x)
-    if x.dtype in LOW:
-        x = x.to(torch.float32)
+    if x.dtype not in ORDINARY:
+        x = ordinary(x)
     total = x.sum().item()
     if isinstance(total, complex):
         return not cmath.isfinite(total) and _exactly(torch.view_as_real(x.resolve_conj()))
@@ -48,11 +57,9 @@ def stats_of(x: torch.Tensor) -> TensorStats:
     shape, dtype, device = tuple(x.shape), _dtype_name(x), str(x.device)
     if x.layout is not torch.strided or x.is_quantized:
         return TensorStats(shape=shape, dtype=dtype, device=device)
-    x = x.detach()
+    x = ordinary(x.detach())
     if x.is_complex():
         x = torch.view_as_real(x.resolve_conj())
-    if x.dtype in LOW:
-        x = x.to(torch.float32)
     if x.numel() == 0 or x.dtype is torch.bool:
         return TensorStats(shape=shape, dtype=dtype, device=device)
     if not x.is_floating_point():
@@ -79,11 +86,27 @@ def stats_of(x: torch.Tensor) -> TensorStats:
 
 
 @torch.no_grad()
+def nonfinite_indices(x: torch.Tensor, most: int) -> list[tuple[int, ...]]:
+    """The first NaN or infinity, and up to `most` spread evenly over all of them."""
+    first = first_nonfinite(x)
+    if first is None:
+        return []
+    every = (~torch.isfinite(ordinary(x.detach()))).reshape(-1).nonzero().reshape(-1)
+    chosen = every[torch.linspace(0, len(every) - 1, min(most, len(every))).round().long()]
+    found = [first]
+    for position in chosen:
+        index = tuple(int(i) for i in torch.unravel_index(position, x.shape))
+        if index not in found:
+            found.append(index)
+    return found
+
+
+@torch.no_grad()
 def first_nonfinite(x: torch.Tensor, *, prefer_nan: bool = True) -> tuple[int, ...] | None:
     """Index of the first NaN, else of the first infinity; None when all is finite."""
     if x.numel() == 0 or not (x.is_floating_point() or x.is_complex()):
         return None
-    x = x.detach()
+    x = ordinary(x.detach())
     masks = [torch.isnan(x), ~torch.isfinite(x)] if prefer_nan else [~torch.isfinite(x)]
     for mask in masks:
         flat = mask.reshape(-1)

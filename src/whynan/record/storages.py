@@ -16,8 +16,8 @@ class Entry:
     """One storage and its writers. A weak handle keeps its address from being reused."""
 
     __slots__ = (
-        "cdata", "entered", "from_grad", "held", "leaf", "literal", "nbytes", "overflowed",
-        "partial", "source", "tainted", "weak", "writers",
+        "cdata", "entered", "from_grad", "held", "leaf", "model_input", "nbytes", "overflowed",
+        "partial", "tainted", "weak", "writers",
     )  # fmt: skip
 
     def __init__(self, storage: torch.UntypedStorage) -> None:
@@ -29,10 +29,9 @@ class Entry:
         self.overflowed = False  # holds an infinity that arithmetic made
         self.from_grad = False  # is a leaf's gradient, or was computed from one outside autograd
         self.leaf = False
-        self.literal = False
+        self.model_input = False  # was handed to an outermost module
         self.held: torch.UntypedStorage | None = None
         self.entered: Any = None  # call site at which it came in from outside
-        self.source: str | None = None
         self.writers: list[tuple[int, Ref]] = []
 
     def storage(self) -> torch.UntypedStorage | None:

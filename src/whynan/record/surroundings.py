@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -14,7 +15,17 @@ import torch
 from whynan.errors import StopRun
 from whynan.record.checks import Checks, tensors_in
 from whynan.record.patches import Patches
-from whynan.record.sites import Frames, capture
+from whynan.record.sites import Frames, capture, is_torch_file
+
+_alive: weakref.WeakSet[Surroundings] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for surroundings in list(_alive):
+        surroundings.forked()
+
+
+os.register_at_fork(after_in_child=_after_fork)  # once: it can never be taken back
 
 
 class Surroundings:
@@ -25,26 +36,30 @@ class Surroundings:
         self.tracer = checks.tracer
         self.notes: list[str] = []
         self._stance: Any = None
-        self._pid = os.getpid()
 
     def install(self, patches: Patches) -> None:
         patches.wrap(torch, "compile", self._wrap_compile)
         loader = torch.utils.data.dataloader._BaseDataLoaderIter
         patches.wrap(loader, "__next__", self._wrap_loader)
         patches.wrap(threading.Thread, "_bootstrap_inner", self._wrap_thread)
-        os.register_at_fork(after_in_child=self._forked)
+        patches.wrap(torch.Tensor, "__deepcopy__", self._wrap_deepcopy)
+        _alive.add(self)
 
     def remove(self) -> None:
         if self._stance is not None:
             self._stance.__exit__(None, None, None)
             self._stance = None
 
-    def _forked(self) -> None:
+    def forked(self) -> None:
+        """In a forked child nothing is recorded."""
         self.tracer.active = False
 
     def _wrap_compile(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def compile_eagerly(*args: Any, **kwargs: Any) -> Any:
-            if self._stance is None and self.tracer.active:
+            # torch.cond and others compile for themselves; they must be left alone.
+            caller = sys._getframe(1).f_code.co_filename
+            by_user = not is_torch_file(caller) or caller.endswith("nn/modules/module.py")
+            if by_user and self._stance is None and self.tracer.active:
                 self._stance = torch.compiler.set_stance("force_eager")
                 self.notes.append("torch.compile was in use; the traced run executed it eagerly")
             return original(*args, **kwargs)
@@ -71,6 +86,26 @@ class Surroundings:
             ref = self.tracer.ref(tensor)
             if ref is not None and not ref.entry.writers:
                 ref.entry.entered = frames
+
+    def _wrap_deepcopy(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """A deep copy moves bytes behind torch's back; what is known about them goes along."""
+
+        def deepcopy(tensor: Any, memo: Any) -> Any:
+            copied = original(tensor, memo)
+            self.checks.quietly(lambda: self._copy_knowledge(tensor, copied))
+            return copied
+
+        return deepcopy
+
+    def _copy_knowledge(self, tensor: Any, copied: Any) -> None:
+        if not (torch._C._has_storage(tensor) and torch._C._has_storage(copied)):
+            return
+        source, target = self.tracer.ref(tensor), self.tracer.ref(copied)
+        if source is None or target is None or source.entry is target.entry:
+            return
+        target.entry.writers = list(source.entry.writers)
+        for name in ("tainted", "partial", "overflowed", "entered"):
+            setattr(target.entry, name, getattr(source.entry, name))
 
     def _wrap_thread(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def bootstrap(thread: threading.Thread) -> Any:

@@ -30,6 +30,7 @@ _sequence = torch._C._autograd._get_sequence_nr
 _no_dispatch = torch._C._disabled_torch_dispatch_impl
 _strided = torch.strided
 _new_ref = tuple.__new__
+_len_torch_dispatch_stack = torch._C._len_torch_dispatch_stack
 
 # An in-place operation destroys the operand that explains it. Small operands are always kept;
 # large ones where the operation has a singular point, the type has little range, or the gradients
@@ -39,7 +40,8 @@ SINGULAR = frozenset(
     {"log", "log2", "log10", "log1p", "sqrt", "rsqrt", "reciprocal", "div", "pow", "acos", "asin",
      "atanh", "acosh", "exp", "tan", "erfinv", "logit"}
 )  # fmt: skip
-MAX_RECORDS = 50_000
+MAX_RECORDS = 20_000
+MAX_FAILURES = 100
 HOLD_BYTES = 48 << 20
 KEEP_BYTES = 256 << 20
 
@@ -52,8 +54,10 @@ class Local(threading.local):
         self.data = 0  # inside a DataLoader
         self.optimizer: torch.optim.Optimizer | None = None
         self.paused: Any = None  # the recorder's mode, off during an update that cannot overflow
+        self.step_frame: Any = None
         self.optimizer_frames: Frames | None = None  # of step(), when torch wrote what is inside
         self.differentiated = False  # a backward pass ended since the last update
+        self.differentiated_at = -1  # index of the first operation after that
         self.updated = False  # a leaf was written by hand after that
         self.made: dict[int, Origin] = {}  # by autograd sequence number
         # Another thread's tensors must not be touched while that thread computes.
@@ -96,6 +100,8 @@ class Tracer:
         self.uses_optimizer = False
         self.stopping = False  # another thread found harm and the run is to end
         self.broken: str | None = None
+        self.failures = 0
+        self.last_failure = ""
         self.last_raised: Record | None = None
         self.on_read_out: Callable[[Record, Any], None] = lambda record, value: None
         self.on_absorbed: Callable[[Record], None] = lambda record: None
@@ -136,6 +142,8 @@ class Tracer:
             return func(*args, **kwargs)
         if self.stopping:
             raise StopRun
+        if _len_torch_dispatch_stack():
+            return func(*args, **kwargs)  # fake tensors, make_fx: nothing real is computed here
         if types and any(
             getattr(t, "__torch_dispatch__", _no_dispatch) not in (_no_dispatch, _default_dispatch)
             for t in types
@@ -149,7 +157,7 @@ class Tracer:
         try:
             record = self._begin(func, info, args, kwargs)
         except Exception as error:
-            self.step_aside(error)
+            self._failed(error)
             return func(*args, **kwargs)
         try:
             out = func(*args, **kwargs)
@@ -164,7 +172,7 @@ class Tracer:
         try:
             self._end(record, info, args, kwargs, out)
         except Exception as error:
-            self.step_aside(error)
+            self._failed(error)
         if info.reads_out:
             self.on_read_out(record, out)
         return out
@@ -180,7 +188,11 @@ class Tracer:
         record.thread = local.thread
         grad_enabled = torch.is_grad_enabled()
         record.in_data = local.data > 0
-        record.in_optimizer = local.optimizer is not None and not grad_enabled
+        record.in_optimizer = (
+            local.optimizer is not None
+            and not grad_enabled
+            and local.step_frame.f_back is not None  # else step() raised and is long over
+        )
         node = _node()
         if node is None:
             frames = (record.in_optimizer and local.optimizer_frames) or capture(sys._getframe(3))
@@ -230,6 +242,8 @@ class Tracer:
             if local.updated:
                 self._hand_written_step(record)
         record.setup = not self.began
+        if tainted is not None and info.overwrites:
+            tainted = [ref for ref in tainted if ref is not refs[0]] or None
         record.tainted_in = tainted
         if kwargs:
             record.args = tuple(refs[: len(args)])
@@ -267,7 +281,7 @@ class Tracer:
         return frames
 
     def ref(self, tensor: torch.Tensor) -> Ref | None:
-        if tensor.layout is not _strided or tensor._is_zerotensor():
+        if tensor.layout is not _strided or tensor._is_zerotensor() or tensor.is_nested:
             return None  # a zero tensor of forward-mode autograd has no memory at all
         try:
             entry = self.entries.get(storage_id(tensor))
@@ -372,7 +386,9 @@ class Tracer:
                 if isinstance(tensor, (list, tuple)):
                     self._written(record, info, tensor, outs, bad)
                 continue
-            if tensor.layout is not _strided or tensor.is_meta or tensor._is_zerotensor():
+            if tensor.layout is not _strided or tensor.is_meta:
+                continue
+            if tensor._is_zerotensor() or tensor.is_nested:
                 continue
             storage = tensor.untyped_storage()
             entry = entries.get(storage._cdata)
@@ -431,6 +447,13 @@ class Tracer:
         record, size = local.kept.popleft()
         record.kept = ()
         local.kept_bytes -= size
+
+    def _failed(self, error: Exception) -> None:
+        """One operation could not be recorded: go on without it, but not for ever."""
+        self.failures += 1
+        self.last_failure = f"{type(error).__name__}: {error}"
+        if self.failures > MAX_FAILURES:
+            self.step_aside(error)
 
     def step_aside(self, error: BaseException) -> None:
         """whynan's own failure never becomes the program's."""

@@ -29,7 +29,7 @@ from whynan.registry import rule
 DIVISORS = {
     "div": ("other",), "floor_divide": ("other",), "remainder": ("other",), "fmod": ("other",),
     "reciprocal": ("self",), "rsqrt": ("self",), "addcdiv": ("tensor2",), "pow": ("self",),
-    "float_power": ("self",), "true_divide": ("other",), "_fused_adam": (), "_fused_adamw": (),
+    "float_power": ("self",), "true_divide": ("other",), "_fused_adam": (), "_fused_adamw": (), "_fused_adagrad": (),
 }  # fmt: skip
 
 
@@ -37,6 +37,8 @@ DIVISORS = {
 def division_by_zero(op: OpRecord, evidence: Evidence) -> Finding | None:
     if op.derived:
         return None
+    if op.name.startswith("_fused"):
+        return _fused_without_eps(op, evidence)
     roles = DIVISORS[op.name]
     divisor = op.operand(*roles) if roles else None
     value = divisor.value if divisor is not None else op.scalar(*roles)
@@ -54,7 +56,8 @@ def division_by_zero(op: OpRecord, evidence: Evidence) -> Finding | None:
         )
     elif divisor is not None:
         observed.append(f"{called(divisor, 'the divisor')} is exactly 0")
-    observed.append(f"the first one divides {over} by 0")
+    many = divisor is not None and divisor.stats is not None and divisor.stats.zeros > 1
+    observed.append(f"{'the first one' if many else 'it'} divides {over} by 0")
     return Finding(
         code="N010",
         slug="division-by-zero",
@@ -63,6 +66,22 @@ def division_by_zero(op: OpRecord, evidence: Evidence) -> Finding | None:
         observed=tuple(observed),
         label=origin_label(op),
         culprit=op.inputs.index(divisor) if divisor is not None else None,
+        fixes=_fixes(op, evidence),
+    )
+
+
+def _fused_without_eps(op: OpRecord, evidence: Evidence) -> Finding | None:
+    """A fused update divides by sqrt(v) + eps; with eps = 0 and v = 0 that is 0 / 0."""
+    if op.scalar("eps") != 0 or op.value is None or op.value == op.value:
+        return None
+    return Finding(
+        code="N010",
+        slug="division-by-zero",
+        mechanism="division_by_zero",
+        headline=f"{subject(evidence)} because the optimizer's update divided 0 by 0",
+        observed=("eps is 0",),
+        inferred=("the gradient was 0 there from the start, so both moments are 0",),
+        label=origin_label(op),
         fixes=_fixes(op, evidence),
     )
 

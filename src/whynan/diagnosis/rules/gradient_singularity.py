@@ -29,6 +29,8 @@ from whynan.diagnosis.words import called, origin_label, plural, subject
 from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, number
 from whynan.registry import rule
 
+EDGES = frozenset({"acos", "asin", "acosh", "atanh", "erfinv"})
+POINTWISE = EDGES | {"sqrt", "rsqrt", "log", "log1p", "log2", "div", "pow", "reciprocal", "xlogy"}
 SINGULAR = frozenset({"div", "reciprocal", "rsqrt", "log", "pow"})
 
 
@@ -41,14 +43,16 @@ def gradient_singularity(op: OpRecord, evidence: Evidence) -> Finding | None:
     observed = []
     if upstream_grad is not None:
         observed.append(f"the gradient arriving there is {number(upstream_grad.value)}")
-    if point is not None and point.stats is not None and point.value == 0:
+    if forward in EDGES:
+        observed.append("it is taken at the edge of the domain, where the slope is infinite")
+    elif point is not None and point.stats is not None and point.value == 0:
         observed.append(
             f"{plural(point.stats.zeros, 'value')} of {point.stats.count:,} exactly 0 at that point"
         )
     elif point is not None:
         observed.append(f"the derivative is taken at {number(point.value)}")
     inferred = []
-    if upstream_grad is not None and upstream_grad.value == 0:
+    if upstream_grad is not None and upstream_grad.value == 0 and forward in POINTWISE:
         inferred.append("a gradient of 0 arrives: this element was masked out later, as by `where`, which is too late")  # fmt: skip
     return Finding(
         code="N021",
@@ -91,6 +95,8 @@ def _roles(op: OpRecord) -> tuple[Operand | None, Operand | None]:
 def _where(forward: str, point: Operand | None) -> str:
     if point is None or point.value is None or not math.isfinite(point.value):
         return " there"
+    if forward in EDGES:
+        return " at the edge of its domain"
     if forward in ("sqrt", "pow", "log", "div", "norm", "rsqrt"):
         return " at 0" if point.value == 0 else f" at {called(point, number(point.value))}"
     return " at its operand"
@@ -98,7 +104,11 @@ def _where(forward: str, point: Operand | None) -> str:
 
 def _fixes(forward: str) -> tuple[Fix, ...]:
     where = Fix(kind="double_where", title="make the operand safe before the operation, then select: `where(ok, f(where(ok, x, 1)), fill)`")  # fmt: skip
-    if forward in ("sqrt", "pow"):
+    if forward in ("_linalg_svd", "linalg_svd", "_linalg_eigh", "linalg_eigh", "svd", "eigh"):
+        return (Fix(kind="separate_values", title="repeated singular or eigenvalues have no unique vectors: add a little noise, or use only the values"),)  # fmt: skip
+    if forward == "pow":
+        return (Fix(kind="clamp_argument", title="clamp the base at a small positive value"), where)
+    if forward == "sqrt":
         return (
             Fix(kind="vector_norm", title="use `torch.linalg.vector_norm` for a root of a sum of squares; its gradient at 0 is 0"),
             Fix(kind="eps_inside", title="add eps inside the root: `(x + 1e-12).sqrt()`"),

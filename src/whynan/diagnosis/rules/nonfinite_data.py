@@ -31,8 +31,9 @@ def nonfinite_data(op: OpRecord, evidence: Evidence) -> Finding | None:
     held = source.startswith(("parameter", "buffer"))
     what = f"{source} was non-finite before anything was recorded" if held else "the data was already non-finite when it came in"  # fmt: skip
     stats = value.stats if value is not None else None
-    observed = [f"{bad_values(stats)}, first{at(value.index if value else None)}"]
-    if stats is not None:
+    index = value.index if value is not None else None
+    observed = [bad_values(stats) + (f", first{at(index)}" if index else "")]
+    if stats is not None and stats.nonfinite:
         observed.append(str(stats))
     return Finding(
         code="N040",

@@ -39,7 +39,7 @@ def overflow(op: OpRecord, evidence: Evidence) -> Finding | None:
         return None
     if op.derived and not exact_is_finite and (op.exact is not None or op.name in SINGULAR):
         return None  # infinite in any precision: the derivative itself is singular
-    dtype = op.out.dtype if op.out else "float32"
+    dtype = op.dtype
     culprit = _largest(op)
     return Finding(
         code="N050",
@@ -76,9 +76,12 @@ def _observed(op: OpRecord, dtype: str, culprit: Operand | None) -> tuple[str, .
     facts = []
     limit = dtype_max(dtype)
     if op.exact is not None and math.isfinite(op.exact) and limit is not None:
-        facts.append(
-            f"in float64 the result is {number(op.exact)}; {dtype} ends at {number(limit)}"
+        where = (
+            f"{dtype} ends at {limit:.6g}"
+            if abs(op.exact) > limit
+            else f"a sum or product on the way exceeded {limit:.6g}, where {dtype} ends"
         )
+        facts.append(f"in float64 the result is {number(op.exact)}; {where}")
     values = [
         f"{called(o, o.role)} = {number(o.value)}"
         for o in op.inputs
@@ -109,7 +112,7 @@ def _fixes(op: OpRecord, dtype: str) -> tuple[Fix, ...]:
             Fix(kind="lower_lr", title="lower the learning rate"),
         )  # fmt: skip
     fixes = []
-    if op.name in ("exp", "exp2", "expm1", "pow", "cosh", "sinh"):
+    if op.name in ("exp", "exp2", "expm1", "cosh", "sinh"):
         fixes.append(Fix(kind="clamp_exponent", title="clamp the argument, or use a form that subtracts the maximum first (`softmax`, `logsumexp`, `softplus`)"))  # fmt: skip
     if dtype == "float16":
         fixes.append(Fix(kind="wider_dtype", title="compute this part in float32 or bfloat16"))

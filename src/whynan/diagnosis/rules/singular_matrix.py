@@ -41,9 +41,11 @@ WORDS = (
 def singular_matrix(op: OpRecord, evidence: Evidence) -> Finding | None:
     matrixish = any(word in op.name for word in WORDS) and "norm" not in op.name
     about_matrix = "linalg" in (evidence.message or "") or "cholesky" in (evidence.message or "")
+    if "det" in op.name and "slog" not in op.name and op.value not in (None, float("-inf")):
+        return None  # a determinant of a singular matrix is 0; an infinite one has overflowed
     if op.derived or not (matrixish or (evidence.origin_kind == "raised" and about_matrix)):
         return None
-    x = next((o for o in op.inputs if o.stats is not None), None)
+    x = next((o for o in op.inputs if o.stats is not None and len(o.stats.shape) > 1), None)
     observed = [f"{called(x, 'the matrix')}: {x.stats}"] if x is not None else []
     if evidence.message:
         observed.append(f"torch says: {evidence.message}")

@@ -37,7 +37,8 @@ def sqrt_of_negative(op: OpRecord, evidence: Evidence) -> Finding | None:
         )
     difference = x.upstream[0] if x.upstream and x.upstream[0].name in ("sub", "add") else None
     inferred: tuple[str, ...] = ()
-    if difference is not None:
+    operands = [abs(o.value) for o in difference.inputs if o.value] if difference else []
+    if operands and abs(x.value) < 1e-3 * max(operands):
         inferred = ("a difference of nearly equal numbers: rounding decides its sign",)
     return Finding(
         code="N013",
