@@ -294,7 +294,8 @@ Each case is a short program that ends with a NaN or an Inf where it matters, to
 line, the phase and the mechanism of the operation that made the first one (`tests/cases`). For a
 gradient that fails, the line is that of the forward expression. The healthy programs
 (`tests/healthy`) hold infinities and NaN that do no harm; anything said about one of them is a
-false alarm. All programs run unmodified.
+false alarm. All programs run unmodified. They are whynan's own regression tests as well: its
+column shows that it agrees with them, not how often it is right about programs it has never met.
 
 * `whynan`: the first anomaly in the report of `whynan run`.
 * `detect_anomaly`: `torch.autograd.set_detect_anomaly(True)`, switched on before the program

@@ -157,6 +157,7 @@ def _child(
 
 def _serve(requests: IO[str], answers: IO[str]) -> None:
     import torch
+    import torch._dynamo  # each child would import it again for its first optimizer
 
     torch.set_num_threads(1)
     for line in requests:

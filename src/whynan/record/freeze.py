@@ -59,6 +59,8 @@ class Freezer:
 
     def full(self, record: Record, k: int, index: Index | None, value: Any = None) -> OpRecord:
         """Everything about one operation, with its operands' histories."""
+        if record.frozen is not None:
+            return record.frozen
         if index is None and record.outs:
             tensor = value_after(record, k)
             index = first_nonfinite(tensor) if tensor is not None else None

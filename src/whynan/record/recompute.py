@@ -29,6 +29,8 @@ def in_float64(
     if record.info.base in ("_to_copy", "copy"):
         source = values.get((1 if record.info.base == "copy" else 0, None))
         return None if source is None else [source.expand(record.outs[0].shape).clone()]
+    if record.info.overwrites:
+        return None
     args = [_swap(values, i, a) for i, a in enumerate(record.args)]
     kwargs = {n: _swap(values, n, a) for n, a in record.kwargs.items() if n != "out"}
     if record.info.base in ("_softmax", "_log_softmax"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from whynan.model import OpRecord
 from whynan.record.ops import FILLS, OpInfo
 from whynan.record.sites import Frames
 from whynan.record.storages import Ref
@@ -13,7 +14,7 @@ class Record:
     """One operation, with references to what it read and wrote."""
 
     __slots__ = (
-        "args", "bad", "before", "derived", "frames", "func", "in_data", "in_optimizer", "index",
+        "args", "bad", "before", "derived", "frames", "frozen", "func", "in_data", "in_optimizer", "index",
         "info", "kept", "kwargs", "module", "node", "outs", "raised", "reads_grad", "setup",
         "step", "tainted_in", "thread",
     )  # fmt: skip
@@ -41,6 +42,7 @@ class Record:
         self.before: dict[int, Any] | None = None  # operands that the operation overwrites
         self.kept: tuple[Any, ...] = ()  # storages kept alive for the explanation
         self.raised: BaseException | None = None
+        self.frozen: OpRecord | None = None  # kept when the result outlives its operands
 
 
 class Origin:

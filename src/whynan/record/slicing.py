@@ -79,6 +79,12 @@ class Slicer:
     def __init__(self, tracer: Tracer) -> None:
         self.tracer = tracer
         self.freezer = Freezer(tracer, self.locate)
+        tracer.on_outliving = self._freeze
+
+    def _freeze(self, record: Record) -> None:
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            record.frozen = self.freezer.full(record, record.bad[0], None)
 
     def evidence(self, harm: Harm) -> Evidence | None:
         """Walk back from the sink; all of it happens while the values are still there."""

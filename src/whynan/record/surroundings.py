@@ -91,7 +91,11 @@ class Surroundings:
         """A deep copy moves bytes behind torch's back; what is known about them goes along."""
 
         def deepcopy(tensor: Any, memo: Any) -> Any:
-            copied = original(tensor, memo)
+            self.tracer.local.busy += 1
+            try:
+                copied = original(tensor, memo)
+            finally:
+                self.tracer.local.busy -= 1
             self.checks.quietly(lambda: self._copy_knowledge(tensor, copied))
             return copied
 

@@ -42,6 +42,8 @@ SINGULAR = frozenset(
 )  # fmt: skip
 MAX_RECORDS = 20_000
 MAX_FAILURES = 100
+MAX_LEVELS = 8
+MAX_FROZEN = 8
 HOLD_BYTES = 48 << 20
 KEEP_BYTES = 256 << 20
 
@@ -60,6 +62,7 @@ class Local(threading.local):
         self.differentiated_at = -1  # index of the first operation after that
         self.updated = False  # a leaf was written by hand after that
         self.made: dict[int, Origin] = {}  # by autograd sequence number
+        self.claimed = 0  # the sequence numbers below this one have their origin
         # Another thread's tensors must not be touched while that thread computes.
         self.thread = threading.get_ident()
         self.holder = Holder(hold_bytes)
@@ -106,6 +109,7 @@ class Tracer:
         self.on_read_out: Callable[[Record, Any], None] = lambda record, value: None
         self.on_absorbed: Callable[[Record], None] = lambda record: None
         self.on_shadowed: Callable[[Record], None] = lambda record: None
+        self.on_outliving: Callable[[Record], None] = lambda record: None
         self.on_hand_update: Callable[[], None] = lambda: None
         self.on_step_back: Callable[[BaseException], None] = lambda error: None
 
@@ -201,7 +205,7 @@ class Tracer:
             frames = self._begin_backward(record, node)
         record.frames = frames
         if grad_enabled:
-            local.made.setdefault(_sequence() - 1, Origin(frames, record.module))
+            self._claim_nodes(Origin(frames, record.module))
         if info.view:
             self._meet_viewed_leaf(args)
             return record
@@ -254,6 +258,15 @@ class Tracer:
         if info.write_args:
             self._save_operands(record, info, args)
         return record
+
+    def _claim_nodes(self, origin: Origin) -> None:
+        """The autograd nodes made since the last operation are this one's: one for each level
+        of differentiation. A node that another operation claimed stays that one's."""
+        local = self.local
+        newest = _sequence()
+        for number in range(max(local.claimed, newest - MAX_LEVELS), newest):
+            local.made.setdefault(number, origin)
+        local.claimed = newest
 
     def _hand_written_step(self, record: Record) -> None:
         """The first differentiable operation after an update by hand: a new step begins."""
@@ -396,6 +409,8 @@ class Tracer:
                 entry = entries[storage._cdata] = Entry(storage)
             elif not info.mutates and not info.entry and _is_alias(entry, record):
                 continue  # `_unsafe_view` and the like: new in the schema, old in memory
+            elif info.base == "set" and entry.writers:
+                continue  # a tensor is laid over a storage that is known
             ref = _new_ref(
                 Ref, (entry, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype)
             )
@@ -475,6 +490,7 @@ class Tracer:
         non-finite value that is still alive."""
         local = self.local
         local.holder.let_go()
+        self._freeze_what_may_outlive(keep_from)
         while local.kept and local.kept[0][0].index < keep_from:
             self._let_go_oldest(local)  # else whynan itself would keep non-finite values alive
         entries = list(self.entries.values())
@@ -493,6 +509,21 @@ class Tracer:
                 self.entries.pop(entry.cdata, None)
         for key in [k for k, weak in local.leaves.items() if weak() is None]:
             del local.leaves[key]
+
+    def _freeze_what_may_outlive(self, keep_from: int) -> None:
+        """A non-finite value made now may do harm many steps later: note its operands."""
+        makers = [
+            record
+            for record, _ in self.local.kept
+            if record.index < keep_from
+            and record.frozen is None
+            and not record.tainted_in
+            and not record.info.entry
+            and not writes_literal(record)
+            and not all(record.outs[k].entry.expired() for k in record.bad)
+        ]
+        for record in makers[:MAX_FROZEN]:
+            self.on_outliving(record)
 
     def _explaining(self, roots: list[Entry]) -> set[int]:
         """The records that these storages came from: all non-finite ones, some before them."""
