@@ -31,6 +31,11 @@ def _from_operand(culprit: Operand) -> Iterator[Cause]:
                 code="cancellation", evidence=f"{_place(maker)}: two equal values were subtracted"
             )
             return
+        eps = maker.scalar("other", "value") if maker.name == "add" else None
+        if eps and maker.value == 0:
+            text = f"{_place(maker)}: adding {number(eps)} in {maker.dtype} gives 0"
+            yield Cause(code="eps_too_small", evidence=text)
+            return
         if maker.value == 0 and maker.name in UNDERFLOWING and _nonzero_operands(maker):
             yield Cause(code="underflow", evidence=_underflow(maker))
             return

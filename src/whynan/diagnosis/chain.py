@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from whynan.diagnosis.words import plural
 from whynan.model import Evidence, Finding, Link, OpRecord, number
 
 MAX_LINKS = 9
@@ -47,8 +48,7 @@ def _reason(op: OpRecord, finding: Finding) -> list[Link]:
     if beyond:  # the beginning of the story, and how much lies between
         links.append(_reason_link(beyond[-1]))
     if len(beyond) > 1:
-        gap = f"{len(beyond) - 1} more operations"
-        links.append(Link(site=None, op="...", value=None, note=gap, role="path"))
+        links.append(_gap(len(beyond) - 1))
     for maker in reversed(shown):
         links.append(_reason_link(maker))
     if not culprit.upstream and culprit.source:
@@ -75,8 +75,12 @@ def _path(path: tuple[OpRecord, ...], room: int) -> list[Link]:
     head = max(1, room - 2)
     tail = 1
     left_out = len(links) - head - tail
-    gap = Link(site=None, op="...", value=None, note=f"{left_out} more operations", role="path")
-    return [*links[:head], gap, *links[len(links) - tail :]]
+    return [*links[:head], _gap(left_out), *links[len(links) - tail :]]
+
+
+def _gap(left_out: int) -> Link:
+    note = plural(left_out, "more operation")
+    return Link(site=None, op="...", value=None, note=note, role="path")
 
 
 def _node(op: OpRecord) -> str:

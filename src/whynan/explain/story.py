@@ -70,7 +70,8 @@ def _facts(anomaly: Anomaly) -> list[Fact]:
     where = [f"{origin.phase}, step {origin.step}"]
     if origin.module:
         where.append(f"module {origin.module}")
-    where.append(f"{call_of(origin)} ({origin.op})" if origin.op != "entry" else "on entry")
+    came_in = evidence.origin_kind == "entry"
+    where.append("on entry" if came_in else f"{call_of(origin)} ({origin.op})")
     if origin.node and origin.derived:
         where.append(f"in {origin.node.split('::')[-1]}")
     facts = [Fact(label="where", text="; ".join(where))]

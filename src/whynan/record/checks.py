@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -25,11 +25,7 @@ Named = Iterable[tuple[str, torch.Tensor]]
 @contextmanager
 def _other_modes_off() -> Iterator[None]:
     """The program's own modes must not see whynan's work."""
-    with ExitStack() as stack:
-        if torch._C._len_torch_function_stack():
-            stack.enter_context(torch._C.DisableTorchFunction())
-        if torch._C._len_torch_dispatch_stack():
-            stack.enter_context(_disable_current_modes())
+    with torch._C.DisableTorchFunction(), _disable_current_modes():
         yield
 
 
@@ -59,7 +55,10 @@ class Checks:
         tracer.local.busy += 1
         mode = tracer.pause()
         try:
-            with _other_modes_off():
+            if torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack():
+                with _other_modes_off():
+                    work()
+            else:
                 work()
         except Exception as error:
             tracer.step_aside(error)

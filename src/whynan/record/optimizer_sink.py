@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -27,9 +28,13 @@ SKIPS_IN_A_ROW = 8
 COLLAPSED_SCALE = 256.0  # eight halvings of torch's own starting scale
 LARGE_GRADIENT = 1e12  # its square is still far from float32's limit
 # An update of these is a short polynomial of gradient, state and parameter over sqrt(state) + eps.
-# With all of them below TAME_LIMIT and an eps worth the name, no float32 result can overflow.
+# With all of them below TAME_LIMIT and an eps worth the name, no float32 result can overflow. With
+# all below CALM_LIMIT and ordinary hyper-parameters one step adds at most 1e6 * 1e6 / 1e-12 and
+# at most doubles: that stays below float32's 3e38 for CALM_STEPS steps without another look.
 TAME = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop)
 TAME_LIMIT = 1e12
+CALM_LIMIT = 1e6
+CALM_STEPS = 16
 TAME_TYPES = (torch.float32, torch.float64, torch.bfloat16)
 HYPER = ("lr", "betas", "eps", "weight_decay", "momentum", "alpha", "nesterov", "rho")
 
@@ -49,6 +54,7 @@ class OptimizerSink:
         self._grad_max: float | None = None
         self._skips = 0
         self._tame = False
+        self._calm: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()
 
     def install(self, patches: Patches) -> None:
         self._handles = [
@@ -108,6 +114,11 @@ class OptimizerSink:
         """Whether the update provably cannot overflow, so that it need not be recorded."""
         if type(optimizer) not in TAME or self._grad_max is None or not self._grad_max < TAME_LIMIT:
             return False
+        calm_steps = self._calm.get(optimizer, 0)
+        if calm_steps and self._grad_max < CALM_LIMIT and _is_ordinary(optimizer):
+            self._calm[optimizer] = calm_steps - 1
+            return True
+        self._calm[optimizer] = 0
         tensors = [t for _, t, _ in state_of(optimizer)]
         if any(t.layout is not torch.strided or t.dtype not in TAME_TYPES for t in tensors):
             return False
@@ -118,18 +129,23 @@ class OptimizerSink:
             if not group.get("eps", 1.0) >= 1e-12 or group.get("centered"):
                 return False
         biggest = largest(tensors)
-        return biggest is not None and biggest < TAME_LIMIT
+        if biggest is None or not biggest < TAME_LIMIT:
+            return False
+        if biggest < CALM_LIMIT and self._grad_max < CALM_LIMIT and _is_ordinary(optimizer):
+            self._calm[optimizer] = CALM_STEPS
+        return True
 
     # ---- after the step -------------------------------------------------------------
 
     def _after(self, optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
         local = self.tracer.local
+        was_tame = local.paused is not None
         self.resume()
         if local.optimizer is not optimizer:
             return
         frames = capture(sys._getframe(1))
         local.optimizer = local.step_frame = None
-        self.checks.quietly(lambda: self._check_step(optimizer, frames))
+        self.checks.quietly(lambda: self._check_step(optimizer, frames, was_tame))
         self.on_step(self.tracer.step)
 
     def resume(self) -> None:
@@ -138,7 +154,7 @@ class OptimizerSink:
         mode, local.paused = local.paused, None
         self.tracer.resume(mode)
 
-    def _check_step(self, optimizer: Optimizer, frames: Frames | None) -> None:
+    def _check_step(self, optimizer: Optimizer, frames: Frames | None, was_tame: bool) -> None:
         hyper = hyper_of(optimizer)
         lr = hyper.get("lr")
         self.history.append(
@@ -149,7 +165,8 @@ class OptimizerSink:
                 lr=lr if isinstance(lr, float) else None,
             )
         )
-        bad = [(o, t, k) for o, t, k in state_of(optimizer) if self.checks.is_nonfinite(t)]
+        kept = [] if was_tame else state_of(optimizer)
+        bad = [(o, t, k) for o, t, k in kept if self.checks.is_nonfinite(t)]
         if bad:
             owner, _, key = bad[0]
             fallback = next(n for n, p in parameters(optimizer) if p is owner)
@@ -220,6 +237,18 @@ class OptimizerSink:
         self.checks.check("gradient", named, frames, effect=effect)
 
 
+def _is_ordinary(optimizer: Optimizer) -> bool:
+    """lr at most 1, weight decay that at most doubles, momentum below 1, an eps worth the name."""
+    for group in optimizer.param_groups:
+        lr, decay = group.get("lr", 0.0), group.get("weight_decay", 0.0)
+        momentum, eps = group.get("momentum", 0.0), group.get("eps", 1.0)
+        if not all(isinstance(n, (int, float)) for n in (lr, decay, momentum, eps)):
+            return False
+        if not (abs(lr) <= 1 and abs(decay) <= 1 and abs(momentum) < 1 and eps >= 1e-12):
+            return False
+    return True
+
+
 def parameters(optimizer: Optimizer) -> list[tuple[str, torch.Tensor]]:
     """Every parameter with a name to fall back on."""
     return [
@@ -243,11 +272,15 @@ def state_of(optimizer: Optimizer) -> list[tuple[torch.Tensor, torch.Tensor, str
 
 def largest(tensors: list[torch.Tensor]) -> float | None:
     """The largest magnitude in them all, with one transfer from the device."""
-    dense = [t.detach() for t in tensors if t.layout is torch.strided and t.is_floating_point()]
-    ends = [end.float() for t in dense if t.numel() for end in torch.aminmax(t)]
-    if not ends:
-        return None
-    return float(torch.stack([end.to(ends[0].device) for end in ends]).abs().max())
+    dense = [t for t in tensors if t.layout is torch.strided and t.is_floating_point()]
+    with torch.no_grad():
+        ends = [end for t in dense if t.numel() for end in torch.aminmax(t)]
+        if not ends:
+            return None
+        first = ends[0]
+        if any(end.dtype != first.dtype or end.device != first.device for end in ends):
+            ends = [end.to(first.device, torch.float32) for end in ends]
+        return float(torch.stack(ends).abs().max())
 
 
 def hyper_of(optimizer: Optimizer) -> dict[str, Scalar]:

@@ -44,7 +44,7 @@ MAX_RECORDS = 20_000
 MAX_FAILURES = 100
 MAX_LEVELS = 8
 MAX_FROZEN = 8
-HOLD_BYTES = 48 << 20
+HOLD_BYTES = 8 << 20  # more would keep the allocator from reusing warm memory
 KEEP_BYTES = 256 << 20
 
 
