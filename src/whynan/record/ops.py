@@ -46,8 +46,8 @@ class OpInfo:
     )  # fmt: skip
 
     def __init__(self, func: Any) -> None:
-        if not hasattr(func, "_schema"):  # a higher-order operator: runs whole, unrecorded
-            self.name, self.ignored = str(func), True
+        if not hasattr(func, "_schema"):
+            self._higher_order(str(func))
             return
         schema = func._schema
         self.namespace: str = func.namespace
@@ -75,6 +75,16 @@ class OpInfo:
             and not self.entry
             and all(r.alias_info is not None and not r.alias_info.is_write for r in returns)
         )
+
+    def _higher_order(self, name: str) -> None:
+        """`torch.cond` and its like: functions among the arguments, one opaque operation."""
+        self.namespace, self.base = "higher_order", name
+        self.name = f"higher_order.{name}.default"
+        self.arg_names = [f"operand {i}" for i in range(64)]
+        self.write_args, self.write_kwargs = (), ()
+        self.ignored = self.allocates = self.entry = self.reads_out = self.overwrites = False
+        self.pointwise = self.view = False
+        self.random = True  # never recomputed
 
     @property
     def mutates(self) -> bool:

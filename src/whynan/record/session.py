@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -55,6 +56,10 @@ class Session:
             part.install(self._patches)
         self._mode = self.tracer.mode()
         self._mode.__enter__()
+        if threading.current_thread() is not threading.main_thread():
+            self.surroundings.notes.append(
+                "torch was first imported in a thread: only that thread and later ones are recorded"
+            )
         self.tracer.active = True
 
     def stop(self, error: BaseException | None = None) -> None:

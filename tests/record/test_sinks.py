@@ -1,0 +1,208 @@
+"""Harm is seen where it matters, and only there."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch._C import _LinAlgError as LinAlgError
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import whynan
+from tests.record.test_tracer import anomalies_of
+
+
+def test_a_gradient_that_is_repaired_before_the_step_is_no_harm() -> None:
+    def program() -> None:
+        w = nn.Parameter(torch.zeros(2))
+        optimizer = torch.optim.SGD([w], lr=0.1)
+        for _ in range(2):
+            optimizer.zero_grad()
+            w.abs().sqrt().sum().backward()
+            assert w.grad is not None
+            w.grad.nan_to_num_(0.0, 0.0, 0.0)
+            optimizer.step()
+
+    assert anomalies_of(program) == ()
+
+
+def test_the_same_gradient_is_harm_when_it_is_stepped_with() -> None:
+    def program() -> None:
+        w = nn.Parameter(torch.zeros(2))
+        optimizer = torch.optim.SGD([w], lr=0.1)
+        w.abs().sqrt().sum().backward()
+        optimizer.step()
+
+    found = anomalies_of(program)[0]
+    assert (found.evidence.sink, found.origin.phase) == ("gradient", "backward")
+
+
+def test_optimizer_state_that_overflows_is_harm_although_the_weights_are_finite() -> None:
+    def program() -> nn.Parameter:
+        w = nn.Parameter(torch.ones(2))
+        optimizer = torch.optim.Adam([w], lr=0.1)
+        (w * 1e25).sum().backward()
+        optimizer.step()
+        assert bool(torch.isfinite(w).all())
+        return w
+
+    found = anomalies_of(program)[0]
+    assert found.evidence.subject == "Adam's exp_avg_sq of param_groups[0][0]"
+    assert found.evidence.hyper["lr"] == 0.1
+
+
+def test_a_loss_scale_that_collapses_is_harm_and_a_warm_up_is_not() -> None:
+    def train(factor: float, steps: int) -> None:
+        w = nn.Parameter(torch.ones(2))
+        optimizer = torch.optim.SGD([w], lr=1e-3)
+        scaler = torch.amp.GradScaler("cpu", init_scale=2.0**14)
+        for _ in range(steps):
+            optimizer.zero_grad()
+            loss = (w.half() * factor).float().sum()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+
+    assert anomalies_of(lambda: train(100.0, 20)) == ()
+    found = anomalies_of(lambda: train(60000.0 * 30, 14))[0]
+    assert found.evidence.sink in ("gradient", "loss")
+
+
+def test_clipping_by_an_infinite_norm_is_harm() -> None:
+    def program() -> None:
+        w = nn.Parameter(torch.ones(3))
+        optimizer = torch.optim.SGD([w], lr=1.0)
+        (w * 1e20).sum().backward()
+        nn.utils.clip_grad_norm_([w], 1.0)
+        optimizer.step()
+
+    found = anomalies_of(program)[0]
+    assert found.evidence.effect == "every gradient became 0"
+    assert (found.finding.mechanism, found.origin.phase) == ("overflow", "optimizer")
+
+
+def test_clipping_by_a_large_finite_norm_is_not() -> None:
+    def program() -> None:
+        w = nn.Parameter(torch.ones(3))
+        optimizer = torch.optim.SGD([w], lr=1.0)
+        (w * 1e15).sum().backward()
+        nn.utils.clip_grad_norm_([w], 1.0)
+        optimizer.step()
+
+    assert anomalies_of(program) == ()
+
+
+@pytest.mark.parametrize("read", ["item", "tolist", "numpy", "print", "format", "save", "float"])
+def test_values_read_out(read: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def program() -> None:
+        bad = torch.zeros(1).log()
+        {
+            "item": bad.item,
+            "tolist": bad.tolist,
+            "numpy": bad.numpy,
+            "print": lambda: print(bad),
+            "format": lambda: f"{bad[0]:.3f}",
+            "save": lambda: torch.save({"weights": bad}, tmp_path / "w.pt"),
+            "float": lambda: float(bad),
+        }[read]()
+
+    found = anomalies_of(program)
+    assert [a.evidence.sink for a in found] == ["observed"]
+
+
+def test_a_deep_copy_keeps_its_history() -> None:
+    def program() -> None:
+        x = torch.zeros(3)
+        bad = x.log()
+        copy.deepcopy(bad).tolist()
+
+    found = anomalies_of(program)[0]
+    assert found.origin.site is not None
+    assert found.origin.site.source == "bad = x.log()"
+
+
+def test_a_nan_that_was_pickled_comes_in_as_data() -> None:
+    stored = pickle.dumps(torch.tensor([1.0, math.nan]))
+
+    def program() -> None:
+        pickle.loads(stored).sum().item()
+
+    found = anomalies_of(program)[0]
+    assert (found.finding.mechanism, found.origin.phase) == ("nonfinite_data", "data")
+
+
+def test_a_parameter_that_was_bad_before_is_named() -> None:
+    last = nn.Linear(2, 1)
+    model = nn.Sequential(nn.Linear(2, 2), last)
+    with torch.no_grad():
+        last.weight[0, 1] = math.nan
+
+    found = anomalies_of(lambda: model(torch.ones(1, 2)).sum().backward())[0]
+    assert found.finding.mechanism == "nonfinite_data"
+    assert "parameter 1.weight" in found.finding.headline
+
+
+def test_the_programs_own_modes_do_not_see_whynan() -> None:
+    class Count(TorchDispatchMode):
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen: list[str] = []
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            self.seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    def program() -> list[str]:
+        w = torch.ones(2, requires_grad=True)
+        counter = Count()
+        with counter:
+            (w * 2).sum().backward()
+        return counter.seen
+
+    plain = program()
+    with whynan.trace():
+        traced = program()
+    assert traced == plain
+
+
+def test_fake_tensors_pass() -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    def program() -> None:
+        with FakeTensorMode():
+            assert (torch.empty(2, 2) @ torch.empty(2, 3)).shape == (2, 3)
+
+    assert anomalies_of(program) == ()
+
+
+def test_a_caught_linalg_error_is_no_harm_and_an_uncaught_one_is() -> None:
+    singular = torch.ones(3, 3)
+
+    def guarded() -> None:
+        try:
+            torch.linalg.cholesky(singular - 2 * torch.eye(3))
+        except LinAlgError:
+            torch.linalg.cholesky(singular + torch.eye(3))
+
+    assert anomalies_of(guarded) == ()
+    with pytest.raises(LinAlgError), whynan.trace() as trace:
+        torch.linalg.cholesky(singular - 2 * torch.eye(3))
+    found = whynan.diagnose(trace).anomalies[0]
+    assert (found.finding.mechanism, found.evidence.sink) == ("singular_matrix", "exception")
+
+
+def test_a_check_for_finiteness_that_raises_leads_to_the_origin() -> None:
+    def program() -> None:
+        loss = torch.tensor([0.5, 0.0]).log().mean()
+        if not torch.isfinite(loss):
+            raise FloatingPointError("the loss is not finite")
+
+    with pytest.raises(FloatingPointError), whynan.trace() as trace:
+        program()
+    found = whynan.diagnose(trace).anomalies[0]
+    assert (found.finding.mechanism, found.evidence.sink) == ("log_nonpositive", "exception")
