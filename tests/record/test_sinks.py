@@ -5,16 +5,18 @@ from __future__ import annotations
 import copy
 import math
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
-from torch._C import _LinAlgError as LinAlgError
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import whynan
 from tests.record.test_tracer import anomalies_of
+
+LinAlgError: type[Exception] = vars(torch.linalg)["LinAlgError"]
 
 
 def test_a_gradient_that_is_repaired_before_the_step_is_no_harm() -> None:
@@ -101,7 +103,7 @@ def test_clipping_by_a_large_finite_norm_is_not() -> None:
 def test_values_read_out(read: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def program() -> None:
         bad = torch.zeros(1).log()
-        {
+        readers: dict[str, Callable[[], object]] = {
             "item": bad.item,
             "tolist": bad.tolist,
             "numpy": bad.numpy,
@@ -109,7 +111,8 @@ def test_values_read_out(read: str, tmp_path: Path, capsys: pytest.CaptureFixtur
             "format": lambda: f"{bad[0]:.3f}",
             "save": lambda: torch.save({"weights": bad}, tmp_path / "w.pt"),
             "float": lambda: float(bad),
-        }[read]()
+        }
+        readers[read]()
 
     found = anomalies_of(program)
     assert [a.evidence.sink for a in found] == ["observed"]
