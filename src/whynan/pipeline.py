@@ -233,6 +233,8 @@ class Run:
         if self._stopped_by_limit and not harmed:
             self._say(f"no harm in {self._recording.steps} steps; stopped as --max-steps asked")
         if harmed:
+            for note in self._recording.notes:
+                self._say(note)
             return 3
         if isinstance(error, KeyboardInterrupt):
             launch.print_traceback(error)

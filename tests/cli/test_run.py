@@ -299,6 +299,26 @@ def test_exceptions_about_nonfinite_values_are_explained(
     )
 
 
+def test_the_report_says_when_tracing_changed_the_conditions(
+    tmp_path: Path, programs: ForkServer
+) -> None:
+    script = write(
+        tmp_path,
+        """
+        import torch
+        @torch.compile(backend="eager")
+        def ratio(x):
+            return x / (x - x)
+        print(ratio(torch.zeros(2)).tolist())
+        """,
+    )
+    result = programs.run(script)
+    assert result.report is not None
+    assert result.report["anomalies"][0]["location"]["line"] == 5
+    assert result.report["anomalies"][0]["mechanism"] == "division_by_zero"
+    assert "executed it eagerly" in result.stderr
+
+
 def test_no_color_and_pipes_get_plain_text(tmp_path: Path) -> None:
     done = whynan("run", str(write(tmp_path, FAILING)), cwd=tmp_path, FORCE_COLOR="", NO_COLOR="1")
     assert "\x1b[" not in done.stderr

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -17,12 +15,14 @@ from torch.utils._python_dispatch import (
 )
 
 from whynan.errors import StopRun
+from whynan.record.local import Local
 from whynan.record.modules import ModuleTracker
 from whynan.record.ops import OpInfo, info_of
 from whynan.record.records import Origin, Record, record_refs, writes_literal
+from whynan.record.retention import MAX_RECORDS, forget, let_go_oldest
 from whynan.record.sites import Frames, capture, passes_through
 from whynan.record.stats import has_nonfinite
-from whynan.record.storages import Entry, Holder, Ref, storage_id
+from whynan.record.storages import Entry, Ref, storage_id
 
 ENGINE = torch.autograd.graph._engine_run_backward.__code__
 _node = torch._C._current_autograd_node
@@ -40,35 +40,10 @@ SINGULAR = frozenset(
     {"log", "log2", "log10", "log1p", "sqrt", "rsqrt", "reciprocal", "div", "pow", "acos", "asin",
      "atanh", "acosh", "exp", "tan", "erfinv", "logit"}
 )  # fmt: skip
-MAX_RECORDS = 20_000
 MAX_FAILURES = 100
 MAX_LEVELS = 8
-MAX_FROZEN = 8
 HOLD_BYTES = 8 << 20  # more would keep the allocator from reusing warm memory
 KEEP_BYTES = 256 << 20
-
-
-class Local(threading.local):
-    """What differs from thread to thread."""
-
-    def __init__(self, hold_bytes: int) -> None:
-        self.busy = 0  # whynan's own work, or torch printing a tensor: not the program's
-        self.data = 0  # inside a DataLoader
-        self.optimizer: torch.optim.Optimizer | None = None
-        self.paused: Any = None  # the recorder's mode, off during an update that cannot overflow
-        self.step_frame: Any = None
-        self.optimizer_frames: Frames | None = None  # of step(), when torch wrote what is inside
-        self.differentiated = False  # a backward pass ended since the last update
-        self.differentiated_at = -1  # index of the first operation after that
-        self.updated = False  # a leaf was written by hand after that
-        self.made: dict[int, Origin] = {}  # by autograd sequence number
-        self.claimed = 0  # the sequence numbers below this one have their origin
-        # Another thread's tensors must not be touched while that thread computes.
-        self.thread = threading.get_ident()
-        self.holder = Holder(hold_bytes)
-        self.leaves: dict[int, Any] = {}
-        self.kept: deque[tuple[Record, int]] = deque()
-        self.kept_bytes = 0
 
 
 class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch
@@ -387,7 +362,7 @@ class Tracer:
         if self.shadowing:
             self.on_shadowed(record)
         if len(self.records) > MAX_RECORDS:
-            self.prune(keep_from=self.next_index - MAX_RECORDS // 2)
+            forget(self, before=self.next_index - MAX_RECORDS // 2)
 
     def _written(
         self, record: Record, info: OpInfo, tensors: Any, outs: list[Ref], bad: list[int]
@@ -455,13 +430,7 @@ class Tracer:
         local.kept.append((record, size))
         local.kept_bytes += size
         while local.kept_bytes > KEEP_BYTES and len(local.kept) > 1:
-            self._let_go_oldest(local)
-
-    @staticmethod
-    def _let_go_oldest(local: Local) -> None:
-        record, size = local.kept.popleft()
-        record.kept = ()
-        local.kept_bytes -= size
+            let_go_oldest(local)
 
     def _failed(self, error: Exception) -> None:
         """One operation could not be recorded: go on without it, but not for ever."""
@@ -477,68 +446,9 @@ class Tracer:
         self.on_step_back(error)
 
     def end_of_step(self) -> None:
-        """A healthy step is over: forget it, but for what explains non-finite values that live on."""
+        """A healthy step is over: forget it."""
         self.step += 1
-        self.prune(keep_from=self.next_index)
-        made = self.local.made
-        if len(made) > MAX_RECORDS:
-            for key in list(made)[: len(made) // 2]:
-                del made[key]
-
-    def prune(self, *, keep_from: int) -> None:
-        """Drop this thread's records before `keep_from`, but for those that explain a
-        non-finite value that is still alive."""
-        local = self.local
-        local.holder.let_go()
-        self._freeze_what_may_outlive(keep_from)
-        while local.kept and local.kept[0][0].index < keep_from:
-            self._let_go_oldest(local)  # else whynan itself would keep non-finite values alive
-        entries = list(self.entries.values())
-        wanted = self._explaining([e for e in entries if e.tainted and not e.expired()])
-        mine = local.thread
-        records = {
-            i: r
-            for i, r in list(self.records.items())
-            if i >= keep_from or r.thread != mine or i in wanted
-        }
-        self.records = records
-        for entry in entries:
-            if entry.writers:
-                entry.writers = [w for w in entry.writers if w[0] in records]
-            if not entry.writers and entry.expired():
-                self.entries.pop(entry.cdata, None)
-        for key in [k for k, weak in local.leaves.items() if weak() is None]:
-            del local.leaves[key]
-
-    def _freeze_what_may_outlive(self, keep_from: int) -> None:
-        """A non-finite value made now may do harm many steps later: note its operands."""
-        makers = [
-            record
-            for record, _ in self.local.kept
-            if record.index < keep_from
-            and record.frozen is None
-            and not record.tainted_in
-            and not record.info.entry
-            and not writes_literal(record)
-            and not all(record.outs[k].entry.expired() for k in record.bad)
-        ]
-        for record in makers[:MAX_FROZEN]:
-            self.on_outliving(record)
-
-    def _explaining(self, roots: list[Entry]) -> set[int]:
-        """The records that these storages came from: all non-finite ones, some before them."""
-        wanted: set[int] = set()
-        pending = [(i, 0) for entry in roots for i, _ in entry.writers]
-        while pending:
-            index, depth = pending.pop()
-            record = self.records.get(index)
-            if record is None or index in wanted or depth > 12 or len(wanted) > MAX_RECORDS // 4:
-                continue
-            wanted.add(index)
-            for ref in record_refs(record):
-                next_depth = 0 if ref.entry.tainted else depth + 1
-                pending += [(i, next_depth) for i, _ in ref.entry.writers if i < index]
-        return wanted
+        forget(self, before=self.next_index)
 
 
 _default_dispatch = torch.Tensor.__torch_dispatch__
