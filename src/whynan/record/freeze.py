@@ -127,7 +127,7 @@ class Freezer:
             return "backward"
         if record.reads_grad:
             return "optimizer"
-        if record.setup and self.tracer.began:
+        if record.setup and (self.tracer.began or self.tracer.will_train):
             return "data" if self._reaches_model(path) else "init"
         return "forward"
 

@@ -62,6 +62,14 @@ class OptimizerSink:
             register_optimizer_step_post_hook(self._after),
         ]
         patches.wrap(torch.amp.GradScaler, "step", self._wrap_scaler)
+        patches.wrap(Optimizer, "__init__", self._wrap_init)
+
+    def _wrap_init(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def init(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+            self.tracer.will_train = True
+            original(optimizer, *args, **kwargs)
+
+        return init
 
     def remove(self) -> None:
         for handle in self._handles:

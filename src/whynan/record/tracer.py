@@ -73,6 +73,7 @@ class Tracer:
         self.step = 0
         self.active = False
         self.began = False  # the setup part of the program is over
+        self.will_train = False  # there is an optimizer: what comes before the first pass is setup
         self.careful = False  # large gradients: this step may overflow, keep what explains it
         self.shadowing = False  # an absorbed overflow is being followed in float64
         self.uses_optimizer = False
