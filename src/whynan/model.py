@@ -107,7 +107,8 @@ class Operand:
     role: str
     stats: TensorStats | None  # None: the values were no longer in memory
     name: str | None = None
-    index: tuple[int, ...] | None = None
+    index: tuple[int, ...] | None = None  # of the witness
+    first: tuple[int, ...] | None = None  # of the first non-finite element
     dtype: str | None = None
     value: float | None = None
     slice_stats: TensorStats | None = None  # the part of the tensor that the witness depends on

@@ -209,3 +209,60 @@ def test_a_check_for_finiteness_that_raises_leads_to_the_origin() -> None:
         program()
     found = whynan.diagnose(trace).anomalies[0]
     assert (found.finding.mechanism, found.evidence.sink) == ("log_nonpositive", "exception")
+
+
+@pytest.mark.parametrize("read", ["tolist", "item", "print"])
+def test_a_wrong_value_that_is_read_out_is_harm(
+    read: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def program() -> None:
+        x = torch.tensor([[3e20, 4e20]])
+        unit = x * torch.rsqrt((x * x).sum(-1, keepdim=True))
+        if read == "tolist":
+            unit.tolist()
+        elif read == "item":
+            unit.sum().item()
+        else:
+            print(unit)
+
+    found = anomalies_of(program)[0]
+    assert (found.finding.mechanism, found.evidence.sink) == ("overflow", "observed")
+    assert found.evidence.effect is not None
+    assert "where float64 gives" in found.evidence.effect
+
+
+def test_numbers_and_tensors_keep_their_names_apart() -> None:
+    scale = 1e30
+
+    def product() -> None:
+        x = torch.tensor([3e9])
+        (scale * x).tolist()
+
+    def quotient() -> None:
+        w = torch.zeros(2)
+        (40 / w).tolist()
+
+    assert "scale" not in " ".join(anomalies_of(product)[0].finding.observed)
+    assert "divided by `w`, which is 0" in anomalies_of(quotient)[0].finding.headline
+
+
+def test_the_first_index_is_the_first() -> None:
+    x = torch.ones(4, 3)
+
+    def program() -> None:
+        y = x / (x - x[:1]).mul(torch.tensor([1.0, 0.0, 1.0])).add(torch.tensor([1.0, 0.0, 1.0]))
+        y[2:].sum().item()
+
+    found = anomalies_of(program)[0]
+    assert found.origin.outputs[0].first == (0, 1)
+    assert "first at [0, 1]" in found.finding.label
+
+
+def test_torch_is_not_heard_twice() -> None:
+    def program() -> None:
+        with pytest.warns(UserWarning, match="degrees of freedom") as heard:
+            spread = torch.ones(1).std()
+        assert len(heard) == 1
+        spread.item()
+
+    assert anomalies_of(program)[0].finding.mechanism == "empty_reduction"

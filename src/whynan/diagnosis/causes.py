@@ -12,6 +12,7 @@ UNDERFLOWING = frozenset(
     {"exp", "_softmax", "sigmoid", "mul", "pow", "square", "prod", "cumprod", "exp2"}
 )
 COMPARISONS = frozenset({"gt", "lt", "ge", "le", "eq", "ne", "logical_and", "logical_not"})
+NEAR = 3
 HALF = frozenset({"float16", "bfloat16"})
 
 
@@ -25,7 +26,9 @@ def causes_of(op: OpRecord, culprit: Operand | None) -> tuple[Cause, ...]:
 def _from_operand(culprit: Operand) -> Iterator[Cause]:
     if not culprit.upstream:
         return
-    for maker in culprit.upstream[:3]:
+    for distance, maker in enumerate(culprit.upstream):
+        if distance >= NEAR and maker.value != 0:
+            return  # far back, only a trail of zeros explains a zero
         if maker.name == "sub" and maker.value == 0 and _equal_operands(maker):
             yield Cause(
                 code="cancellation", evidence=f"{_place(maker)}: two equal values were subtracted"

@@ -11,6 +11,8 @@ OPERATORS: dict[type[ast.AST], str] = {
     ast.FloorDiv: "//", ast.Mod: "%", ast.USub: "-",
 }  # fmt: skip
 MAX_NAME = 32
+# torch/_tensor.py's own functions behind `number / tensor` and the like
+OPERATOR_WRAPPERS = ("Tensor.__", "_handle_torch_function_and_wrap_type_error")
 
 
 def _tree(op: OpRecord) -> ast.AST | None:
@@ -59,7 +61,8 @@ def _matches(attr: str, op: OpRecord) -> bool:
 def operand_names(op: OpRecord) -> list[str | None]:
     """The source text of each input, where the user's expression shows it."""
     names: list[str | None] = [None] * len(op.inputs)
-    if op.node is not None or op.inside is not None:
+    through_operator = op.inside is not None and op.inside.startswith(OPERATOR_WRAPPERS)
+    if op.node is not None or (op.inside is not None and not through_operator):
         return names  # a library's formula: the expression's parts are not its operands
     tree = _tree(op)
     parts: list[ast.AST] = []
@@ -75,6 +78,11 @@ def operand_names(op: OpRecord) -> list[str | None]:
         name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
         if not _matches(name, op) and name.strip("_") not in _SYNONYMS.get(op.name, ()):
             return names
+    if isinstance(tree, ast.BinOp) and len(op.inputs) == 1:
+        if op.name == "reciprocal":  # how torch computes `number / tensor`
+            parts = parts[1:]
+        elif not any(isinstance(p, ast.Constant) for p in parts):
+            return names  # one of the two is a plain number; the source does not say which
     constants = [isinstance(p, ast.Constant) for p in parts]
     tensors = [p for p, constant in zip(parts, constants, strict=True) if not constant]
     for i, part in enumerate(tensors[: len(names)]):

@@ -31,7 +31,7 @@ def bad_values(stats: TensorStats | None) -> str:
 
 def origin_label(op: OpRecord) -> str:
     """What stands under the carets."""
-    index = op.outputs[0].index if op.outputs else None
+    index = op.outputs[0].first or op.outputs[0].index if op.outputs else None
     what = bad_values(op.out) if op.out is not None and op.out.nonfinite else number(op.value)
     return f"origin: {what}, first{at(index)}" if index else f"origin: {what}"
 

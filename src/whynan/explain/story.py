@@ -59,7 +59,8 @@ def _place(site: Site) -> str:
 def _note(anomaly: Anomaly) -> tuple[Site, str] | None:
     """The reason's own line, when it is another line of the same file."""
     for link in reversed(anomaly.chain):
-        if link.role == "reason" and link.site is not None and link.value is not None:
+        backward = link.note.endswith("backward")
+        if link.role == "reason" and link.site and link.value is not None and not backward:
             name = OPERATION.get(link.op, link.op)
             return link.site, f"{name} gave {number(link.value)}"
     return None

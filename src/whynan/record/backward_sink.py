@@ -76,7 +76,7 @@ class BackwardSink:
     def _hand_update(self) -> None:
         """A hand-written update is complete: look at the leaves it wrote."""
         named = [
-            (f"parameter {self.checks.label('a leaf tensor', t)}", t)
+            (self.checks.label("a leaf tensor", t), t)
             for t in self._leaves()
             if self.checks.is_nonfinite(t)
         ]

@@ -89,7 +89,8 @@ class Freezer:
             stats = None if tensor is None else stats_of(tensor)
             if value is None and tensor is not None and index is not None:
                 value = tensor[index].item()
-            outputs = (self._output(record, k, stats, index, value),)
+            first = None if tensor is None else first_nonfinite(tensor, prefer_nan=False)
+            outputs = (replace(self._output(record, k, stats, index, value), first=first),)
         names = record.info.arg_names
         scalars = {names[i]: scalar_of(a) for i, a in enumerate(record.args) if _is_scalar(a)}
         scalars |= {name: scalar_of(a) for name, a in record.kwargs.items() if _is_scalar(a)}

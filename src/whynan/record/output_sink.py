@@ -60,6 +60,10 @@ class OutputSink:
     def _look(self, module: Any, output: Any, frames: Frames | None) -> None:
         tensors = tensors_in(output)
         bad = [t for t in tensors if not t.requires_grad and self.checks.is_nonfinite(t)]
+        free = [t for t in tensors if not t.requires_grad]
+        self.checks.check_right(
+            "output", [(f"output of {type(module).__name__}", t) for t in free], frames
+        )
         if bad:
             self._pending = Harm(
                 sink="output",
@@ -93,7 +97,9 @@ class OutputSink:
     # ---- values read out ------------------------------------------------------------
 
     def _item(self, record: Record, value: Any) -> None:
-        if not isinstance(value, (float, complex)) or value - value == 0:
+        if not isinstance(value, (float, complex)):
+            return
+        if value - value == 0 and not self.checks.shadows:
             return
         frame = sys._getframe(1)
         while frame.f_back is not None and frame.f_code.co_filename.endswith(
@@ -104,8 +110,12 @@ class OutputSink:
             return  # torch reads it for its own purposes
         tensor = record.args[0].tensor()
         if tensor is not None:
-            named = [("value read by item()", tensor)]
-            self.checks.quietly(lambda: self.checks.check("observed", named, record.frames))
+            subject = "value read by item()"
+            self.checks.quietly(lambda: self._observed(subject, tensor, record.frames))
+
+    def _observed(self, subject: str, tensor: torch.Tensor, frames: Frames | None) -> None:
+        self.checks.check("observed", [(subject, tensor)], frames)
+        self.checks.check_right("observed", [(subject, tensor)], frames)
 
     def _wrap_reader(self, original: Callable[..., Any]) -> Callable[..., Any]:
         subject = READERS[original.__name__]
@@ -117,8 +127,7 @@ class OutputSink:
             caller = sys._getframe(1)
             frames = None if is_torch_file(caller.f_code.co_filename) else capture(caller)
             if frames is not None and torch._C._has_storage(tensor):
-                named = [(subject, tensor)]
-                self.checks.quietly(lambda: self.checks.check("observed", named, frames))
+                self.checks.quietly(lambda: self._observed(subject, tensor, frames))
             local.busy += 1  # formatting is torch's work, not the program's
             try:
                 return original(tensor, *args, **kwargs)

@@ -12,13 +12,15 @@ from whynan.record.relations import Read, reads, value_before
 from whynan.record.storages import Ref
 
 MAX_NUMEL = 1 << 24
+# They warn about too few values; torch would hand that warning to the program's next call.
+WARNS = frozenset({"std", "var", "std_mean", "var_mean"})
 
 
 def in_float64(
     record: Record, substitute: Callable[[Ref], torch.Tensor | None] = lambda ref: None
 ) -> list[torch.Tensor] | None:
     """Its outputs from its operands in float64, some of them substituted; None if it cannot be."""
-    if record.info.random or record.raised is not None:
+    if record.info.random or record.raised is not None or record.info.base in WARNS:
         return None
     values: dict[tuple[Any, Any], torch.Tensor] = {}
     for read in reads(record, 0, None):

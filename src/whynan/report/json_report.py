@@ -57,7 +57,7 @@ def _anomaly(anomaly: Anomaly) -> dict[str, Any]:
         "causes": [{"code": c.code, "evidence": c.evidence} for c in finding.causes],
         "count": out.stats.nonfinite if out and out.stats else None,
         "numel": out.stats.count if out and out.stats else None,
-        "first_index": list(out.index) if out and out.index is not None else None,
+        "first_index": _first_index(out),
         "sample": None,
         "operands": [_operand(o) for o in origin.inputs],
         "chain": [_link(link) for link in anomaly.chain],
@@ -73,6 +73,11 @@ def _anomaly(anomaly: Anomaly) -> dict[str, Any]:
             for f in finding.fixes
         ],
     }  # fmt: skip
+
+
+def _first_index(out: Operand | None) -> list[int] | None:
+    index = None if out is None else out.first if out.first is not None else out.index
+    return None if index is None else list(index)
 
 
 def _sentence(text: str) -> str:

@@ -47,7 +47,7 @@ def division_by_zero(op: OpRecord, evidence: Evidence) -> Finding | None:
     dividend = op.operand("self", "tensor1") if op.name in ("div", "addcdiv") else None
     if op.name == "addcdiv":
         dividend = op.operand("tensor1")
-    over = number(dividend.value) if dividend is not None else number(op.scalar("self") or 1.0)
+    over = f"{number(dividend.value)} " if dividend is not None else ""
     observed = []
     if divisor is not None and divisor.stats is not None and divisor.stats.count > 1:
         observed.append(
@@ -57,7 +57,7 @@ def division_by_zero(op: OpRecord, evidence: Evidence) -> Finding | None:
     elif divisor is not None:
         observed.append(f"{called(divisor, 'the divisor')} is exactly 0")
     many = divisor is not None and divisor.stats is not None and divisor.stats.zeros > 1
-    observed.append(f"{'the first one' if many else 'it'} divides {over} by 0")
+    observed.append(f"{'the first one' if many else 'it'} divides {over}by 0")
     return Finding(
         code="N010",
         slug="division-by-zero",
@@ -93,10 +93,10 @@ def _exponent(op: OpRecord) -> float | None:
 
 def _what(op: OpRecord, divisor: object, over: str) -> str:
     if op.phase == "optimizer" and op.name == "addcdiv":
-        return f"the optimizer's update divided {over} by 0"
+        return f"the optimizer's update divided {over}by 0"
     name = getattr(divisor, "name", None)
     by = f"`{name}`, which is 0" if name else "0"
-    return f"`{short_call(op)}` divided {over} by {by}"
+    return f"`{short_call(op)}` divided {over}by {by}"
 
 
 def _fixes(op: OpRecord, evidence: Evidence) -> tuple[Fix, ...]:

@@ -47,8 +47,6 @@ def singular_matrix(op: OpRecord, evidence: Evidence) -> Finding | None:
         return None
     x = next((o for o in op.inputs if o.stats is not None and len(o.stats.shape) > 1), None)
     observed = [f"{called(x, 'the matrix')}: {x.stats}"] if x is not None else []
-    if evidence.message:
-        observed.append(f"torch says: {evidence.message}")
     shape = dotted(x.stats.shape) if x is not None and x.stats is not None else ""
     return Finding(
         code="N033",
@@ -56,7 +54,7 @@ def singular_matrix(op: OpRecord, evidence: Evidence) -> Finding | None:
         mechanism="singular_matrix",
         headline=f"{subject(evidence)} because `{short_call(op)}` met a {shape} matrix that is singular or not positive definite",
         observed=tuple(observed),
-        label=origin_label(op) if op.outputs else "origin: refused here",
+        label="origin: refused here" if evidence.origin_kind == "raised" else origin_label(op),
         culprit=op.inputs.index(x) if x is not None else None,
         fixes=(
             Fix(kind="ridge", title="add a small multiple of the identity: `A + 1e-6 * torch.eye(n)`"),
