@@ -228,12 +228,12 @@ class Cause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A rule's claim about an origin."""
+    """A rule's claim about an origin; the engine adds which rule it was."""
 
-    code: str
-    slug: str
-    mechanism: str
     headline: str
+    code: str = ""
+    slug: str = ""
+    mechanism: str = ""
     observed: tuple[str, ...] = ()
     inferred: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ from whynan.diagnosis.chain import chain_of
 from whynan.diagnosis.naming import operand_names
 from whynan.diagnosis.rules.opaque_op import unexplained
 from whynan.model import Anomaly, Evidence, Finding, OpRecord
-from whynan.registry import rules
+from whynan.registry import Rule, rules
 
 TORCH_NAMESPACES = ("aten", "prims", "entry", "torchvision", "c10d")
 
@@ -41,5 +41,10 @@ def _finding(evidence: Evidence) -> Finding:
             continue
         finding = rule.check(op, evidence)
         if finding is not None:
-            return finding
-    return unexplained(op, evidence)
+            return _signed(finding, rule)
+    opaque = next(rule for rule in rules() if rule.mechanism == "opaque")
+    return _signed(unexplained(op, evidence), opaque)
+
+
+def _signed(finding: Finding, rule: Rule) -> Finding:
+    return replace(finding, code=rule.code, slug=rule.slug, mechanism=rule.mechanism)

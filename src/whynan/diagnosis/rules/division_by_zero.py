@@ -59,9 +59,6 @@ def division_by_zero(op: OpRecord, evidence: Evidence) -> Finding | None:
     many = divisor is not None and divisor.stats is not None and divisor.stats.zeros > 1
     observed.append(f"{'the first one' if many else 'it'} divides {over}by 0")
     return Finding(
-        code="N010",
-        slug="division-by-zero",
-        mechanism="division_by_zero",
         headline=f"{subject(evidence)} because {_what(op, divisor, over)}",
         observed=tuple(observed),
         label=origin_label(op),
@@ -75,9 +72,6 @@ def _fused_without_eps(op: OpRecord, evidence: Evidence) -> Finding | None:
     if op.scalar("eps") != 0 or op.value is None or op.value == op.value:
         return None
     return Finding(
-        code="N010",
-        slug="division-by-zero",
-        mechanism="division_by_zero",
         headline=f"{subject(evidence)} because the optimizer's update divided 0 by 0",
         observed=("eps is 0",),
         inferred=("the gradient was 0 there from the start, so both moments are 0",),

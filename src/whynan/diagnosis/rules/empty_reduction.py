@@ -44,9 +44,6 @@ def empty_reduction(op: OpRecord, evidence: Evidence) -> Finding | None:
         return None
     count = "no target that counts" if ignored and part.count else plural(part.count, "value")
     return Finding(
-        code="N032",
-        slug="empty-reduction",
-        mechanism="empty_reduction",
         headline=f"{subject(evidence)} because `{short_call(op)}` was taken over {count}",
         observed=(f"{called(x)} holds {count} there; {needed} {'is' if needed == 1 else 'are'} needed",),
         label=origin_label(op),

@@ -41,9 +41,6 @@ def fully_masked_softmax(op: OpRecord, evidence: Evidence) -> Finding | None:
         return None
     row = op.outputs[0].index if op.outputs else None
     return Finding(
-        code="N031",
-        slug="fully-masked-softmax",
-        mechanism="all_masked_softmax",
         headline=f"{subject(evidence)} because `{short_call(op)}` met a row in which everything is masked",
         observed=(f"all {part.count} scores of the row{at(row[:-1] if row else None)} are -inf",),
         label=origin_label(op),

@@ -55,9 +55,6 @@ def gradient_singularity(op: OpRecord, evidence: Evidence) -> Finding | None:
     if upstream_grad is not None and upstream_grad.value == 0 and forward in POINTWISE:
         inferred.append("a gradient of 0 arrives: this element was masked out later, as by `where`, which is too late")  # fmt: skip
     return Finding(
-        code="N021",
-        slug="gradient-singularity",
-        mechanism="gradient_singularity",
         headline=f"{subject(evidence)} because `{forward}` has no finite slope{_where(forward, point)}",
         observed=tuple(observed),
         inferred=tuple(inferred),

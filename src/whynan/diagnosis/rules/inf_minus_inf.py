@@ -42,9 +42,6 @@ def inf_minus_inf(op: OpRecord, evidence: Evidence) -> Finding | None:
         return None
     values = ", ".join(f"{called(o, o.role)} = {number(o.value)}" for o in infinite)
     return Finding(
-        code="N035",
-        slug="inf-minus-inf",
-        mechanism="inf_minus_inf",
         headline=f"{subject(evidence)} because `{short_call(op)}` combined infinities that have no difference",
         observed=tuple(v for v in (values and f"operands there: {values}",) if v),
         inferred=("these infinities were written by the program; the NaN is made here",),

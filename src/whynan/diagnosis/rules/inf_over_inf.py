@@ -33,9 +33,6 @@ def inf_over_inf(op: OpRecord, evidence: Evidence) -> Finding | None:
         return None
     values = ", ".join(f"{called(o, o.role)} = {number(o.value)}" for o in op.inputs)
     return Finding(
-        code="N024",
-        slug="inf-over-inf",
-        mechanism="inf_over_inf",
         headline=f"{subject(evidence)} because `{short_call(op)}` divided an infinity by an infinity",
         observed=(f"operands there: {values}",),
         inferred=("these infinities were written by the program; the NaN is made here",),

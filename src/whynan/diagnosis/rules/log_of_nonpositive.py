@@ -48,9 +48,6 @@ def log_of_nonpositive(op: OpRecord, evidence: Evidence) -> Finding | None:
     if x is None or x.value is None or not _outside(op, x.value):
         return None
     return Finding(
-        code="N012",
-        slug="log-of-nonpositive",
-        mechanism="log_nonpositive",
         headline=f"{subject(evidence)} because `{short_call(op)}` met {_met(op, x)}",
         observed=_counts(op, x),
         inferred=_inferred(op, x),
@@ -65,9 +62,6 @@ def _impossible_target(op: OpRecord, evidence: Evidence) -> Finding | None:
     if op.exact is not None and op.exact - op.exact == 0:
         return None
     return Finding(
-        code="N012",
-        slug="log-of-nonpositive",
-        mechanism="log_nonpositive",
         headline=f"{subject(evidence)} because `ctc_loss` met a target that no alignment can produce",
         observed=(f"sample{at(op.outputs[0].index if op.outputs else None)} has probability 0 under the given lengths",),
         inferred=("the target, with a blank between repeated labels, is longer than its input",),

@@ -28,9 +28,6 @@ from whynan.registry import rule
 @rule("N042", "nan-literal", "nan_literal", kinds=("literal",))
 def nan_literal(op: OpRecord, evidence: Evidence) -> Finding | None:
     return Finding(
-        code="N042",
-        slug="nan-literal",
-        mechanism="nan_literal",
         headline=f"{subject(evidence)} because the program itself wrote {number(op.value)} here",
         observed=(f"the value {number(op.value)} stands in the source, it was not computed",),
         label=origin_label(op),

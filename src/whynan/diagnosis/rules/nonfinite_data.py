@@ -36,9 +36,6 @@ def nonfinite_data(op: OpRecord, evidence: Evidence) -> Finding | None:
     if stats is not None and stats.nonfinite:
         observed.append(str(stats))
     return Finding(
-        code="N040",
-        slug="nonfinite-data",
-        mechanism="nonfinite_data",
         headline=f"{subject(evidence)} because {what}",
         observed=tuple(observed),
         label=f"origin: {bad_values(stats)} came in here",

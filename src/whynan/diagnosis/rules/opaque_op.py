@@ -39,9 +39,6 @@ def unexplained(op: OpRecord, evidence: Evidence) -> Finding:
     """The honest limit: where, but not by which step."""
     name = "::".join(op.op.split(".")[:2])
     return Finding(
-        code="N090",
-        slug="opaque-op",
-        mechanism="opaque",
         headline=f"{subject(evidence)}: it appeared inside `{name}`, which cannot be seen into",
         observed=tuple(f"{o.name or o.role}: {o.stats}" for o in op.inputs[:4] if o.stats),
         unknown=(f"which step inside `{short_call(op)}` made the non-finite value",),

@@ -52,9 +52,6 @@ def outside_domain(op: OpRecord, evidence: Evidence) -> Finding | None:
         return None
     domain = DOMAINS.get(op.name, "numbers from 0 up, for a fractional exponent")
     return Finding(
-        code="N014",
-        slug="outside-domain",
-        mechanism="invalid_domain",
         headline=f"{subject(evidence)} because `{short_call(op)}` is not defined at {called(x, 'a value')} = {number(x.value)}",
         observed=(
             f"the value is {x.value:.9g}; the function is finite on {domain}",
@@ -83,9 +80,6 @@ def _outside(name: str, x: float) -> bool:
 def _negative_probability(op: OpRecord, evidence: Evidence) -> Finding:
     x = op.inputs[0]
     return Finding(
-        code="N014",
-        slug="outside-domain",
-        mechanism="invalid_domain",
         headline=f"{subject(evidence)} because `multinomial` was given probabilities it cannot sample from",
         observed=(f"{called(x)}: {x.stats}", f"{x.stats.negatives if x.stats else 0} of them negative"),
         label="origin: refused here",

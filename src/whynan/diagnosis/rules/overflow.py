@@ -42,9 +42,6 @@ def overflow(op: OpRecord, evidence: Evidence) -> Finding | None:
     dtype = op.dtype
     culprit = _largest(op)
     return Finding(
-        code="N050",
-        slug="overflow",
-        mechanism="overflow",
         headline=f"{subject(evidence)} because {_who(op)} exceeded what {dtype} can hold",
         observed=_observed(op, dtype, culprit),
         inferred=_inferred(op, evidence),

@@ -49,9 +49,6 @@ def singular_matrix(op: OpRecord, evidence: Evidence) -> Finding | None:
     observed = [f"{called(x, 'the matrix')}: {x.stats}"] if x is not None else []
     shape = dotted(x.stats.shape) if x is not None and x.stats is not None else ""
     return Finding(
-        code="N033",
-        slug="singular-matrix",
-        mechanism="singular_matrix",
         headline=f"{subject(evidence)} because `{short_call(op)}` met a {shape} matrix that is singular or not positive definite",
         observed=tuple(observed),
         label="origin: refused here" if evidence.origin_kind == "raised" else origin_label(op),

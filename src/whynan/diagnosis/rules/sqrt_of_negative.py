@@ -41,9 +41,6 @@ def sqrt_of_negative(op: OpRecord, evidence: Evidence) -> Finding | None:
     if operands and abs(x.value) < 1e-3 * max(operands):
         inferred = ("a difference of nearly equal numbers: rounding decides its sign",)
     return Finding(
-        code="N013",
-        slug="sqrt-of-negative",
-        mechanism="sqrt_negative",
         headline=f"{subject(evidence)} because `{short_call(op)}` met {called(x, 'a value')} = {number(x.value)}",
         observed=tuple(observed),
         inferred=inferred,

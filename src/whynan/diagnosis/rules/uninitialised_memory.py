@@ -30,9 +30,6 @@ from whynan.registry import rule
 @rule("N041", "uninitialised-memory", "uninitialised_memory", kinds=("uninitialised",))
 def uninitialised_memory(op: OpRecord, evidence: Evidence) -> Finding | None:
     return Finding(
-        code="N041",
-        slug="uninitialised-memory",
-        mechanism="uninitialised_memory",
         headline=f"{subject(evidence)} because `{short_call(op)}` read memory that nothing had written",
         observed=("the element was allocated by `torch.empty` or a relative, and never assigned",),
         label=origin_label(op),

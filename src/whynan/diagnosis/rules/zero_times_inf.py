@@ -54,9 +54,6 @@ def zero_times_inf(op: OpRecord, evidence: Evidence) -> Finding | None:
             f"{plural(zero.stats.zeros, 'value')} of {zero.stats.count:,} in {called(zero)} exactly 0"
         )
     return Finding(
-        code="N023",
-        slug="zero-times-inf",
-        mechanism="zero_times_inf",
         headline=f"{subject(evidence)} because `{short_call(op)}` multiplied 0 by an infinity",
         observed=tuple(observed),
         inferred=("the infinity was written by the program; the NaN is made here",),
