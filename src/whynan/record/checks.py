@@ -53,7 +53,6 @@ class Checks:
         if not tracer.active or tracer.local.busy:
             return
         tracer.local.busy += 1
-        mode = tracer.pause()
         try:
             if torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack():
                 with _other_modes_off():
@@ -63,7 +62,6 @@ class Checks:
         except Exception as error:
             tracer.step_aside(error)
         finally:
-            tracer.resume(mode)
             tracer.local.busy -= 1
 
     def check(self, sink: Sink, named: Named, frames: Frames | None, **more: Any) -> None:

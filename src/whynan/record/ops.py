@@ -25,6 +25,15 @@ OVERWRITES = frozenset(
     {"copy", "fill", "zero", "set", "uniform", "normal", "bernoulli", "exponential", "random",
      "log_normal", "cauchy", "geometric"}
 )  # fmt: skip
+# They cannot make a non-finite value out of finite ones: nothing to look for in their results.
+FAITHFUL = frozenset(
+    {
+        "zeros", "zeros_like", "new_zeros", "zero", "ones", "ones_like", "new_ones", "clone", "stack",
+        "cat", "relu", "threshold_backward", "select_backward", "slice_backward", "index_select",
+        "gather", "embedding", "neg", "maximum", "minimum", "sigmoid", "tanh", "sin", "cos",
+        "max_pool2d_with_indices", "repeat", "flip", "roll", "tril", "triu", "_softmax",
+    }
+)  # fmt: skip
 # Values come in from outside: torch.tensor and from_numpy, or torch.load giving a storage.
 ENTRIES = frozenset({"lift_fresh", "lift", "set", "from_file", "from_blob"})
 # Written without the schema saying so (torch 2.13).
@@ -41,11 +50,14 @@ class OpInfo:
     """Facts about one operator overload."""
 
     __slots__ = (
-        "allocates", "arg_names", "base", "entry", "ignored", "name", "namespace", "overwrites", "pointwise",
-        "random", "reads_out", "view", "write_args", "write_kwargs",
+        "allocates", "arg_names", "base", "call", "entry", "faithful", "makes_no_node", "mutates",
+        "name", "namespace", "overwrites", "pointwise", "random", "reads_out", "view", "write_args",
+        "write_kwargs",
     )  # fmt: skip
 
     def __init__(self, func: Any) -> None:
+        # What an overload's own __call__ does, without the frame in between.
+        self.call = func._op if type(func) is torch._ops.OpOverload else func
         if not hasattr(func, "_schema"):
             self._higher_order(str(func))
             return
@@ -56,7 +68,6 @@ class OpInfo:
         tags = getattr(func, "tags", ())
         self.pointwise = torch.Tag.pointwise in tags or self.base in COPIES
         self.random = torch.Tag.nondeterministic_seeded in tags
-        self.ignored = func.namespace in IGNORED_NAMESPACES
         self.allocates = self.namespace == "aten" and self.base in ALLOCATORS
         self.entry = self.base in ENTRIES
         self.reads_out = self.base == "_local_scalar_dense"
@@ -75,6 +86,11 @@ class OpInfo:
             and not self.entry
             and all(r.alias_info is not None and not r.alias_info.is_write for r in returns)
         )
+        self.mutates = bool(self.write_args or self.write_kwargs)
+        self.makes_no_node = func.namespace in IGNORED_NAMESPACES or (
+            self.view and self.base == "detach"
+        )
+        self.faithful = self.namespace == "aten" and self.base in FAITHFUL and not self.write_kwargs
 
     def _higher_order(self, name: str) -> None:
         """`torch.cond` and its like: functions among the arguments, one opaque operation."""
@@ -82,13 +98,9 @@ class OpInfo:
         self.name = f"higher_order.{name}.default"
         self.arg_names = [f"operand {i}" for i in range(64)]
         self.write_args, self.write_kwargs = (), ()
-        self.ignored = self.allocates = self.entry = self.reads_out = self.overwrites = False
-        self.pointwise = self.view = False
+        self.allocates = self.entry = self.reads_out = self.overwrites = self.faithful = False
+        self.pointwise = self.view = self.makes_no_node = self.mutates = False
         self.random = True  # never recomputed
-
-    @property
-    def mutates(self) -> bool:
-        return bool(self.write_args or self.write_kwargs)
 
 
 _cache: dict[int, tuple[OpInfo, Any]] = {}  # by identity: an operator's own hash is slow

@@ -84,23 +84,30 @@ class OptimizerSink:
             return
         frames = capture(sys._getframe(1))
         tracer.uses_optimizer = tracer.began = True
-        self.checks.quietly(lambda: self._check_gradients(optimizer, frames))
+        local.paused = tracer.pause()
+        self._tame = False
+        has_closure = len(args) > 1 or bool(kwargs)  # besides the optimizer itself
+        self.checks.quietly(lambda: self._check_gradients(optimizer, frames, has_closure))
+        if not self._tame:
+            self.resume()
         local.optimizer = optimizer
         local.step_frame = sys._getframe(1)
         torch_wrote_it = type(optimizer).__module__.startswith("torch.optim")
         local.optimizer_frames = frames if torch_wrote_it else None
-        if len(args) > 1 or kwargs:
-            return  # besides the optimizer itself a closure: that must be recorded
-        self._tame = False
-        self.checks.quietly(lambda: self._look_if_tame(optimizer))
-        if self._tame:
-            local.paused = tracer.pause()
 
-    def _check_gradients(self, optimizer: Optimizer, frames: Frames | None) -> None:
+    def _check_gradients(
+        self, optimizer: Optimizer, frames: Frames | None, has_closure: bool
+    ) -> None:
         checks = self.checks
-        named = [(n, p, p.grad) for n, p in parameters(optimizer) if p.grad is not None]
-        bad = [(n, p, g) for n, p, g in named if checks.is_nonfinite(g)]
-        if bad:
+        gradients = [
+            p.grad
+            for group in optimizer.param_groups
+            for p in group["params"]
+            if p.grad is not None
+        ]
+        if any(checks.is_nonfinite(g) for g in gradients):
+            named = [(n, p, p.grad) for n, p in parameters(optimizer) if p.grad is not None]
+            bad = [(n, p, g) for n, p, g in named if checks.is_nonfinite(g)]
             name = checks.label(bad[0][0], bad[0][1])
             checks.check(
                 "gradient",
@@ -110,13 +117,16 @@ class OptimizerSink:
                 hyper=hyper_of(optimizer),
             )
         if checks.shadows:
-            right = [(f"gradient of {checks.label(n, p)}", g) for n, p, g in named]
+            right = [
+                (f"gradient of {checks.label(n, p)}", p.grad)
+                for n, p in parameters(optimizer)
+                if p.grad is not None
+            ]
             checks.check_right("gradient", right, frames, hyper=hyper_of(optimizer))
-        self._grad_max = largest([g for _, _, g in named])
+        self._grad_max = largest(gradients)
         self.tracer.careful = self._grad_max is not None and not self._grad_max < LARGE_GRADIENT
-
-    def _look_if_tame(self, optimizer: Optimizer) -> None:
-        self._tame = not self.tracer.shadowing and self._is_tame(optimizer)
+        if not has_closure and not self.tracer.shadowing:
+            self._tame = self._is_tame(optimizer)
 
     def _is_tame(self, optimizer: Optimizer) -> bool:
         """Whether the update provably cannot overflow, so that it need not be recorded."""
@@ -148,12 +158,13 @@ class OptimizerSink:
     def _after(self, optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
         local = self.tracer.local
         was_tame = local.paused is not None
-        self.resume()
         if local.optimizer is not optimizer:
+            self.resume()
             return
         frames = capture(sys._getframe(1))
         local.optimizer = local.step_frame = None
         self.checks.quietly(lambda: self._check_step(optimizer, frames, was_tame))
+        self.resume()
         self.on_step(self.tracer.step)
 
     def resume(self) -> None:
@@ -163,14 +174,13 @@ class OptimizerSink:
         self.tracer.resume(mode)
 
     def _check_step(self, optimizer: Optimizer, frames: Frames | None, was_tame: bool) -> None:
-        hyper = hyper_of(optimizer)
-        lr = hyper.get("lr")
+        lr = learning_rate(optimizer)
         self.history.append(
             HistoryRow(
                 step=self.tracer.step,
                 loss=self.backward.loss,
                 grad_max=self._grad_max,
-                lr=lr if isinstance(lr, float) else None,
+                lr=lr,
             )
         )
         kept = [] if was_tame else state_of(optimizer)
@@ -187,11 +197,11 @@ class OptimizerSink:
                     tensors=[t.detach() for _, t, _ in bad[:4]],
                     frames=frames,
                     parameter=name,
-                    hyper=hyper | {"optimizer": type(optimizer).__name__},
+                    hyper=hyper_of(optimizer) | {"optimizer": type(optimizer).__name__},
                 )
             )
-        elif isinstance(lr, float) and not math.isfinite(lr):
-            self._check_learning_rate(optimizer, frames, hyper)
+        elif lr is not None and not math.isfinite(lr):
+            self._check_learning_rate(optimizer, frames, hyper_of(optimizer))
         self._check_buffers(frames)
         self.checks.step_is_over()
 
@@ -289,6 +299,14 @@ def largest(tensors: list[torch.Tensor]) -> float | None:
         if any(end.dtype != first.dtype or end.device != first.device for end in ends):
             ends = [end.to(first.device, torch.float32) for end in ends]
         return float(torch.stack(ends).abs().max())
+
+
+def learning_rate(optimizer: Optimizer) -> float | None:
+    """The first group's, which is most programs' only one."""
+    lr = optimizer.param_groups[0].get("lr") if optimizer.param_groups else None
+    if isinstance(lr, torch.Tensor):
+        return float(lr.detach()) if lr.numel() == 1 else None
+    return float(lr) if isinstance(lr, (int, float)) else None
 
 
 def hyper_of(optimizer: Optimizer) -> dict[str, Scalar]:

@@ -51,9 +51,12 @@ class OutputSink:
             entry = self.tracer.entry_of(tensor)
             if entry is not None:
                 entry.model_input = True
-        self.checks.quietly(self.flush)
+        if self._pending is not None:
+            self.checks.quietly(self.flush)
 
     def outermost_ends(self, module: torch.nn.Module, output: Any) -> None:
+        if type(output) is torch.Tensor and output.requires_grad:
+            return  # a loss will be made of it
         frames = capture(sys._getframe(2))
         self.checks.quietly(lambda: self._look(module, output, frames))
 

@@ -13,12 +13,6 @@ from whynan.record.storages import Ref
 class Record:
     """One operation, with references to what it read and wrote."""
 
-    __slots__ = (
-        "args", "bad", "before", "derived", "frames", "frozen", "func", "in_data", "in_optimizer", "index",
-        "info", "kept", "kwargs", "module", "node", "outs", "raised", "reads_grad", "setup",
-        "step", "tainted_in", "thread",
-    )  # fmt: skip
-
     index: int
     func: Any
     info: OpInfo
@@ -34,15 +28,14 @@ class Record:
     setup: bool  # before the first forward pass
     reads_grad: bool  # an operand is a leaf's gradient or comes from one
     tainted_in: list[Ref] | None  # operands that hold a non-finite value
-
-    def __init__(self) -> None:
-        self.node: str | None = None  # the autograd node being evaluated
-        self.derived = False  # part of torch's own derivative formula
-        self.bad: tuple[int, ...] = ()  # which outputs are non-finite
-        self.before: dict[int, Any] | None = None  # operands that the operation overwrites
-        self.kept: tuple[Any, ...] = ()  # storages kept alive for the explanation
-        self.raised: BaseException | None = None
-        self.frozen: OpRecord | None = None  # kept when the result outlives its operands
+    surely_finite: bool  # every operand was finite, and the operation makes nothing else of them
+    node: str | None = None  # the autograd node being evaluated
+    derived = False  # part of torch's own derivative formula
+    bad: tuple[int, ...] = ()  # which outputs are non-finite
+    before: dict[int, Any] | None = None  # operands that the operation overwrites
+    kept: tuple[Any, ...] = ()  # storages kept alive for the explanation
+    raised: BaseException | None = None
+    frozen: OpRecord | None = None  # kept when the result outlives its operands
 
 
 class Origin:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 MAX_RECORDS = 20_000
 MAX_FROZEN = 8
+SWEEP_SLACK = 128
 UPSTREAM = 12  # finite operations kept before a non-finite one
 
 
@@ -26,20 +27,33 @@ def forget(tracer: Tracer, *, before: int) -> None:
         let_go_oldest(local)  # else whynan itself would keep non-finite values alive
     entries = list(tracer.entries.values())
     wanted = _explaining(tracer, [e for e in entries if e.tainted and not e.expired()])
+    records = tracer.records
+    written: set[Entry] = set()
     # In place: another thread may be adding its records meanwhile.
-    for index, record in list(tracer.records.items()):
+    for index, record in list(records.items()):
         if index < before and record.thread == local.thread and index not in wanted:
-            del tracer.records[index]
+            del records[index]
+            written.update([ref[0] for ref in record.outs])
+    for entry in written:
+        entry.writers = [w for w in entry.writers if w[0] in records]
+    if len(entries) > tracer.sweep_at:
+        _sweep(tracer, entries)
+    if len(local.made) > MAX_RECORDS:
+        for number in list(local.made)[: len(local.made) // 2]:
+            del local.made[number]
+
+
+def _sweep(tracer: Tracer, entries: list[Entry]) -> None:
+    """Drop what is known about storages that are gone: seldom, for it asks each of them."""
     for entry in entries:
         if entry.writers:
             entry.writers = [w for w in entry.writers if w[0] in tracer.records]
         if not entry.writers and entry.expired():
             tracer.entries.pop(entry.cdata, None)
-    for key in [k for k, weak in local.leaves.items() if weak() is None]:
-        del local.leaves[key]
-    if len(local.made) > MAX_RECORDS:
-        for number in list(local.made)[: len(local.made) // 2]:
-            del local.made[number]
+    tracer.sweep_at = 2 * len(tracer.entries) + SWEEP_SLACK
+    leaves = tracer.local.leaves
+    for key in [k for k, weak in leaves.items() if weak() is None]:
+        del leaves[key]
 
 
 def let_go_oldest(local: Local) -> None:

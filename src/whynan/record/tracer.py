@@ -30,6 +30,7 @@ _sequence = torch._C._autograd._get_sequence_nr
 _no_dispatch = torch._C._disabled_torch_dispatch_impl
 _strided = torch.strided
 _new_ref = tuple.__new__
+_grad_enabled = torch.is_grad_enabled
 _len_torch_dispatch_stack = torch._C._len_torch_dispatch_stack
 
 # An in-place operation destroys the operand that explains it. Small operands are always kept;
@@ -58,7 +59,10 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch
         self.tracer = tracer
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return self.tracer.dispatch(func, types, args, kwargs or {})
+        info = info_of(func)
+        if not types and (info.makes_no_node or (info.view and not _grad_enabled())):
+            return info.call(*args, **kwargs) if kwargs else info.call(*args)
+        return self.tracer.dispatch(func, info, types, args, kwargs or {})
 
 
 class Tracer:
@@ -70,6 +74,7 @@ class Tracer:
         self.entries: dict[int, Entry] = {}  # by the address of the storage
         self.records: dict[int, Record] = {}
         self.next_index = 0
+        self.sweep_at = 0  # number of entries at which the dead among them are dropped
         self.step = 0
         self.active = False
         self.began = False  # the setup part of the program is over
@@ -116,14 +121,15 @@ class Tracer:
 
     # ---- hot path -------------------------------------------------------------------
 
-    def dispatch(self, func: Any, types: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        local = self.local
-        if not self.active or local.busy:
-            return func(*args, **kwargs)
+    def dispatch(
+        self, func: Any, info: OpInfo, types: Any, args: Any, kwargs: dict[str, Any]
+    ) -> Any:
+        if not self.active or self.local.busy:
+            return info.call(*args, **kwargs)
         if self.stopping:
             raise StopRun
         if _len_torch_dispatch_stack():
-            return func(*args, **kwargs)  # fake tensors, make_fx: nothing real is computed here
+            return info.call(*args, **kwargs)  # fake tensors, make_fx: nothing is computed here
         if types and any(
             getattr(t, "__torch_dispatch__", _no_dispatch) not in (_no_dispatch, _default_dispatch)
             for t in types
@@ -131,24 +137,23 @@ class Tracer:
             return (
                 NotImplemented  # a tensor subclass unpacks itself; its inner operations come here
             )
-        info = info_of(func)
-        if info.ignored or (info.view and not torch.is_grad_enabled()):
-            return func(*args, **kwargs)  # a view writes nothing; its node needs a call site
         try:
+            if info.view:  # it writes nothing; its node needs a call site
+                if _grad_enabled():
+                    self._claim_view(args)
+                return info.call(*args, **kwargs)
             record = self._begin(func, info, args, kwargs)
         except Exception as error:
             self._failed(error)
-            return func(*args, **kwargs)
+            return info.call(*args, **kwargs)
         try:
-            out = func(*args, **kwargs)
+            out = info.call(*args, **kwargs)
         except Exception as error:
             record.raised = error
             record.outs = []
             self.records[record.index] = record
             self.last_raised = record
             raise
-        if info.view:
-            return out
         try:
             self._end(record, info, args, kwargs, out)
         except Exception as error:
@@ -166,7 +171,7 @@ class Tracer:
         record.step = self.step
         local = self.local
         record.thread = local.thread
-        grad_enabled = torch.is_grad_enabled()
+        grad_enabled = _grad_enabled()
         record.in_data = local.data > 0
         record.in_optimizer = (
             local.optimizer is not None
@@ -182,17 +187,17 @@ class Tracer:
         record.frames = frames
         if grad_enabled:
             self._claim_nodes(Origin(frames, record.module))
-        if info.view:
-            self._meet_viewed_leaf(args)
-            return record
         record.reads_grad = False
+        sure = info.faithful
         tainted: list[Ref] | None = None
         requires_grad = False
         refs: list[Any] = []
         for arg in args if not kwargs else (*args, *kwargs.values()):
             if isinstance(arg, torch.Tensor):
                 ref = self.ref(arg)
-                if ref is not None:
+                if ref is None:
+                    sure = False
+                else:
                     entry = ref[0]
                     if entry.tainted:
                         tainted = [ref] if tainted is None else [*tainted, ref]
@@ -206,7 +211,9 @@ class Tracer:
             elif isinstance(arg, (list, tuple)) and arg and _holds_tensors(arg):
                 group = [self.ref(t) if isinstance(t, torch.Tensor) else None for t in arg]
                 for tensor, ref in zip(arg, group, strict=True):
-                    if ref is not None:
+                    if ref is None:
+                        sure = False
+                    else:
                         if ref[0].tainted:
                             tainted = [ref] if tainted is None else [*tainted, ref]
                         if ref[0].from_grad:
@@ -222,6 +229,7 @@ class Tracer:
             if local.updated:
                 self._hand_written_step(record)
         record.setup = not self.began
+        record.surely_finite = sure and tainted is None
         if tainted is not None and info.overwrites:
             tainted = [ref for ref in tainted if ref is not refs[0]] or None
         record.tainted_in = tainted
@@ -234,6 +242,17 @@ class Tracer:
         if info.write_args:
             self._save_operands(record, info, args)
         return record
+
+    def _claim_view(self, args: Any) -> None:
+        record = Record()
+        node = _node()
+        if node is None:
+            record.module = self.modules.running()
+            frames = capture(sys._getframe(3))
+        else:
+            frames = self._begin_backward(record, node)
+        self._claim_nodes(Origin(frames, record.module))
+        self._meet_viewed_leaf(args)
 
     def _claim_nodes(self, origin: Origin) -> None:
         """The autograd nodes made since the last operation are this one's: one for each level
@@ -270,13 +289,15 @@ class Tracer:
         return frames
 
     def ref(self, tensor: torch.Tensor) -> Ref | None:
-        if tensor.layout is not _strided or tensor._is_zerotensor() or tensor.is_nested:
-            return None  # a zero tensor of forward-mode autograd has no memory at all
         try:
             entry = self.entries.get(storage_id(tensor))
         except (NotImplementedError, RuntimeError):
             return None
+        if tensor.is_nested:
+            return None
         if entry is None:
+            if tensor.layout is not _strided or tensor._is_zerotensor():
+                return None  # a zero tensor of forward-mode autograd has no memory at all
             entry = self._meet(tensor)
         elif entry.partial and not entry.tainted and _is_float(tensor):
             entry.tainted = has_nonfinite(tensor.detach())
@@ -396,7 +417,9 @@ class Tracer:
                 entry.partial = True
                 entry.tainted = False
             elif _is_float(tensor):
-                is_bad = has_nonfinite(tensor.detach() if tensor.requires_grad else tensor)
+                is_bad = not record.surely_finite and has_nonfinite(
+                    tensor.detach() if tensor.requires_grad else tensor
+                )
                 if whole:
                     entry.tainted = is_bad
                     entry.partial = False
