@@ -203,7 +203,7 @@ class HistoryRow:
 
     step: int
     loss: float | None = None
-    grad_max: float | None = None
+    grad_max: float | None = None  # the largest 2-norm of a parameter's gradient
     lr: float | None = None
 
 

@@ -22,6 +22,7 @@ from whynan.record.checks import Checks
 from whynan.record.patches import Patches
 from whynan.record.sites import Frames, capture
 from whynan.record.slicing import Harm
+from whynan.record.stats import norms
 
 HISTORY_ROWS = 512
 SKIPS_IN_A_ROW = 8
@@ -123,7 +124,11 @@ class OptimizerSink:
                 if p.grad is not None
             ]
             checks.check_right("gradient", right, frames, hyper=hyper_of(optimizer))
-        self._grad_max = largest(gradients)
+        dense = [g for g in gradients if g.layout is torch.strided and g.is_floating_point()]
+        magnitudes = norms(dense)
+        self._grad_max = max(magnitudes, default=None)
+        if any(m - m != 0 for m in magnitudes):
+            self._grad_max = math.inf
         self.tracer.careful = self._grad_max is not None and not self._grad_max < LARGE_GRADIENT
         if not has_closure and not self.tracer.shadowing:
             self._tame = self._is_tame(optimizer)

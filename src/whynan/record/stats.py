@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import cmath
+import math
+from collections.abc import Sequence
 
 import torch
 
@@ -35,6 +37,43 @@ def has_nonfinite(x: torch.Tensor) -> bool:
     if isinstance(total, complex):
         return not cmath.isfinite(total) and _exactly(torch.view_as_real(x.resolve_conj()))
     return total - total != 0 and _exactly(x)
+
+
+LARGE_NUMEL = 1 << 15
+DOT_TYPES = (torch.float32, torch.float64)
+
+
+@torch.no_grad()
+def norms(tensors: list[torch.Tensor]) -> list[float]:
+    """The 2-norm of each dense floating tensor, with one transfer for all that share a type.
+
+    A non-finite element makes its norm non-finite; so may an overflow of the squares. On a CPU
+    `dot` runs at memory speed, three times as fast as a norm, but costs more to call.
+    """
+    values: list[float] = [0.0] * len(tensors)
+    waiting: list[int] = []
+    for i, t in enumerate(tensors):
+        if t.numel() < LARGE_NUMEL or not _suits_dot(t):
+            waiting.append(i)
+        else:
+            flat = t.detach().view(-1)
+            values[i] = math.sqrt(abs(torch.dot(flat, flat).item()))
+    if waiting:
+        found = _together(torch._foreach_norm([tensors[i] for i in waiting]))
+        for i, value in zip(waiting, found, strict=True):
+            values[i] = value
+    return values
+
+
+def _suits_dot(t: torch.Tensor) -> bool:
+    return t.dtype in DOT_TYPES and t.device.type == "cpu" and t.is_contiguous()
+
+
+def _together(scalars: Sequence[torch.Tensor]) -> list[float]:
+    first = scalars[0]
+    if any(s.dtype != first.dtype or s.device != first.device for s in scalars):
+        scalars = [s.to(first.device, torch.float64) for s in scalars]
+    return torch.stack(tuple(scalars)).tolist()
 
 
 def _range_is_nonfinite(x: torch.Tensor) -> bool:
