@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from whynan.model import Anomaly, Diagnosis, TensorStats
     from whynan.pipeline import diagnose_trace as diagnose
     from whynan.pipeline import trace
+    from whynan.recording import load
 
 __all__ = [
     "Anomaly",
@@ -19,6 +20,7 @@ __all__ = [
     "WhynanError",
     "__version__",
     "diagnose",
+    "load",
     "trace",
 ]
 
@@ -28,6 +30,7 @@ _homes = {
     "TensorStats": ("whynan.model", "TensorStats"),
     "WhynanError": ("whynan.errors", "WhynanError"),
     "diagnose": ("whynan.pipeline", "diagnose_trace"),
+    "load": ("whynan.recording", "load"),
     "trace": ("whynan.pipeline", "trace"),
 }
 

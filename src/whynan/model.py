@@ -195,6 +195,8 @@ class Evidence:
     parameter: str | None = None
     hyper: Mapping[str, Scalar] = field(default_factory=dict)
     incomplete: str | None = None  # why the origin is not certain
+    # Source lines by file, in a saved run: the files may have changed since, or be elsewhere.
+    quotes: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-from whynan.model import Evidence, HistoryRow
+from whynan.codec import Mismatch, decode, encode
+from whynan.errors import WhynanError
+from whynan.files import write_atomically
+from whynan.model import Diagnosis, Evidence, HistoryRow, Outcome
+from whynan.quotes import quoted
+
+SCHEMA = "whynan.recording/1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,3 +25,61 @@ class Recording:
     history: tuple[HistoryRow, ...] = ()
     torch_version: str | None = None
     notes: tuple[str, ...] = ()
+    # How it was run: known once the run has ended, and only needed by a saved one.
+    script: str = ""
+    outcome: Outcome | None = None
+    mode: str | None = None
+    reproduced: str | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    def of(self, diagnosis: Diagnosis) -> Recording:
+        """With the circumstances of the run that a diagnosis knows."""
+        return replace(
+            self,
+            script=diagnosis.script,
+            outcome=diagnosis.outcome,
+            mode=diagnosis.mode,
+            reproduced=diagnosis.reproduced,
+            versions=dict(diagnosis.versions),
+        )
+
+    def portable(self) -> Recording:
+        """With the quoted source lines inside, so that it reads the same anywhere."""
+        return replace(self, evidence=tuple(quoted(e) for e in self.evidence))
+
+    def save(self, path: Path | str) -> None:
+        """Write it as strict JSON, whole or not at all; `load` reads it back."""
+        plain = {"schema": SCHEMA, **encode(self.portable())}
+        write_atomically(Path(path), json.dumps(plain, allow_nan=False) + "\n")
+
+
+def load(path: Path | str) -> Recording:
+    """Read a saved recording. Nothing in the file is executed, and torch is not needed."""
+    path = Path(path)
+    try:
+        plain = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_constant)
+    except OSError as error:
+        raise WhynanError(f"cannot read {path}: {error.strerror or error}") from error
+    except UnicodeDecodeError:
+        raise WhynanError(f"{path} is not a whynan recording: it is not text") from None
+    except (ValueError, RecursionError) as error:
+        raise WhynanError(f"{path} is not a whynan recording, or it is cut off: {error}") from None
+    _check_schema(path, plain.get("schema") if isinstance(plain, dict) else None)
+    try:
+        return decode(Recording, plain)
+    except (Mismatch, RecursionError) as error:
+        raise WhynanError(f"{path} is a damaged whynan recording: {error}") from None
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _check_schema(path: Path, schema: object) -> None:
+    if schema == SCHEMA:
+        return
+    if schema == "whynan.report/1":
+        raise WhynanError(f"{path} is a report (--json), not a recording of a run")
+    if isinstance(schema, str) and schema.startswith("whynan.recording/"):
+        raise WhynanError(f"{path} has the format {schema}; this whynan reads {SCHEMA}")
+    raise WhynanError(f"{path} is not a whynan recording: it does not say `{SCHEMA}`")

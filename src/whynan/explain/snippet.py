@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import linecache
 import os
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from whynan.model import Site
+
+Quotes = Mapping[str, Mapping[int, str]]
 
 MAX_GAP = 3
 
@@ -28,33 +31,40 @@ def shown_path(file: str) -> str:
     return file if relative.startswith("..") else relative
 
 
-def snippet(site: Site, label: str, note: tuple[Site, str] | None = None) -> list[Row]:
+def snippet(
+    site: Site, label: str, note: tuple[Site, str] | None = None, quotes: Quotes | None = None
+) -> list[Row]:
     """The origin's line with carets; above or below it, a line that led there."""
-    rows = [*_source_rows(site), _underline(site, "^", label, "origin")]
+    quotes = quotes or {}
+    rows = [*_source_rows(site, quotes), _underline(site, "^", label, "origin", quotes)]
     if note is None or note[0].file != site.file or note[0].line == site.line:
         return rows
     other, text = note
-    noted = [*_source_rows(other), _underline(other, "-", text, "note")]
+    noted = [*_source_rows(other, quotes), _underline(other, "-", text, "note", quotes)]
     gap: list[Row] = []
     if abs(other.line - site.line) > 1:
         between = range(min(other.line, site.line) + 1, max(other.line, site.line))
         if len(between) <= MAX_GAP:
-            gap = [Row(n, _line(site.file, n), "source") for n in between]
+            gap = [Row(n, source_line(site.file, n, quotes), "source") for n in between]
         else:
             gap = [Row(None, "...", "gap")]
     return [*noted, *gap, *rows] if other.line < site.line else [*rows, *gap, *noted]
 
 
-def _line(file: str, number: int) -> str:
-    return linecache.getline(file, number).rstrip("\n").expandtabs(1)
+def source_line(file: str, number: int, quotes: Quotes) -> str:
+    """As typed: from a saved run's quotations, or from the file."""
+    text = quotes[file].get(number, "") if file in quotes else linecache.getline(file, number)
+    return text.rstrip("\n").expandtabs(1)
 
 
-def _source_rows(site: Site) -> list[Row]:
-    return [Row(site.line, _line(site.file, site.line) or site.source, "source")]
+def _source_rows(site: Site, quotes: Quotes) -> list[Row]:
+    return [Row(site.line, source_line(site.file, site.line, quotes) or site.source, "source")]
 
 
-def _underline(site: Site, mark: str, label: str, kind: Literal["origin", "note"]) -> Row:
-    text = _line(site.file, site.line)
+def _underline(
+    site: Site, mark: str, label: str, kind: Literal["origin", "note"], quotes: Quotes
+) -> Row:
+    text = source_line(site.file, site.line, quotes)
     start = site.column if site.column is not None else len(text) - len(text.lstrip())
     one_line = site.end_line == site.line and site.end_column is not None
     end = site.end_column if one_line and site.end_column is not None else len(text)

@@ -44,7 +44,9 @@ def tell(anomaly: Anomaly) -> Story:
         code=finding.code,
         headline=finding.headline,
         place=_place(site) if site else "the call site is not known",
-        rows=tuple(snippet(site, finding.label, _note(anomaly)) if site else ()),
+        rows=tuple(
+            snippet(site, finding.label, _note(anomaly), anomaly.evidence.quotes) if site else ()
+        ),
         facts=tuple(_facts(anomaly)),
         chain=tuple(_row(link, site) for link in anomaly.chain),
         fixes=finding.fixes,

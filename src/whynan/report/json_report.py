@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from whynan.diagnosis.naming import call_of
 from whynan.explain.snippet import shown_path
+from whynan.files import write_atomically
 from whynan.model import Anomaly, Diagnosis, Link, Operand, Site, kind_of
 
 SCHEMA = "whynan.report/1"
@@ -142,19 +141,4 @@ def dumps(diagnosis: Diagnosis) -> str:
 
 def write(diagnosis: Diagnosis, path: Path) -> None:
     """Atomically: a reader sees the old report or the new one, never half of one."""
-    text = dumps(diagnosis)
-    path = path.resolve()
-    if path.exists() and not path.is_file():  # a device or a pipe is written to, not replaced
-        path.write_text(text, encoding="utf-8")
-        return
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    write_atomically(path, dumps(diagnosis))

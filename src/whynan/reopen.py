@@ -1,0 +1,46 @@
+"""A saved run, drawn again: the same report that the run itself gave."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import IO
+
+from whynan.errors import WhynanError
+from whynan.explain.story import tell
+from whynan.model import Diagnosis
+from whynan.pipeline import diagnose, render_text
+from whynan.recording import load
+
+
+def reopen(path: Path) -> Diagnosis:
+    """Read a recording and explain it, with the versions and the mode of the run."""
+    recording = load(path)
+    result = diagnose(recording, script=recording.script, outcome=recording.outcome)
+    return replace(
+        result,
+        mode=recording.mode or result.mode,
+        reproduced=recording.reproduced or result.reproduced,
+        versions=recording.versions or result.versions,
+    )
+
+
+def show(diagnosis: Diagnosis, stream: IO[str]) -> None:
+    """The terminal report, in colour where the stream has it."""
+    from whynan.report import terminal
+
+    if diagnosis.anomalies:
+        stories = [tell(anomaly) for anomaly in diagnosis.anomalies]
+        terminal.write(terminal.draw(stories, diagnosis.notes), stream)
+    else:
+        stream.write(render_text(diagnosis))
+
+
+def write_json(diagnosis: Diagnosis, path: Path) -> None:
+    """The report for programs."""
+    from whynan.report import json_report
+
+    try:
+        json_report.write(diagnosis, path)
+    except OSError as error:
+        raise WhynanError(f"cannot write {path}: {error.strerror or error}") from error
