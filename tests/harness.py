@@ -134,8 +134,9 @@ def _child(
         name = os.path.relpath(script, cwd)
         if traced:
             from whynan.launch import Program
-            from whynan.pipeline import Run, RunOptions
+            from whynan.runner import Run, RunOptions
 
+            options = {"mode": "trace", **options}
             code = Run(Program(target=name, args=args), RunOptions(json=report, **options)).go()
         else:
             import runpy

@@ -15,11 +15,12 @@ SOURCE = Path(whynan.__file__).parent
 NOUNS = {"model", "recording", "registry", "errors", "version", "codec", "files"}
 # Which folders each folder may import, besides the top-level nouns and itself.
 ARROWS: dict[str, set[str]] = {
+    "watch": {"record"},
     "record": set(),
     "diagnosis": set(),
     "explain": {"diagnosis"},
     "report": {"explain", "diagnosis"},
-    "cli": {"pipeline", "launch", "explain", "reopen"},
+    "cli": {"pipeline", "runner", "launch", "explain", "reopen"},
 }
 TORCH_FOLDERS = {"watch", "record", "repair", "adapters"}
 

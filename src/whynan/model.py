@@ -175,7 +175,7 @@ def base_name(op: str) -> str:
     return (parts[1] if len(parts) > 2 else parts[0]).rstrip("_").removeprefix("_foreach_")
 
 
-Origin = Literal["operation", "entry", "literal", "uninitialised", "raised", "absorbed"]
+Origin = Literal["operation", "entry", "literal", "uninitialised", "raised", "absorbed", "unseen"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,6 +206,7 @@ class HistoryRow:
     step: int
     loss: float | None = None
     grad_max: float | None = None  # the largest 2-norm of a parameter's gradient
+    grad_norm: float | None = None  # of all gradients together
     lr: float | None = None
 
 

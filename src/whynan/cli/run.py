@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import click
 
@@ -10,17 +11,19 @@ import click
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option(
     "--mode",
-    type=click.Choice(["trace"]),
-    default="trace",
+    type=click.Choice(["auto", "trace", "guard"]),
+    default="auto",
     show_default=True,
-    help="How closely to watch: `trace` records every operation.",
+    help="How closely to watch. `auto` looks at each step at next to no cost and repeats a bad "
+    "one under the tracer; `trace` records every operation; `guard` only looks.",
 )
 @click.option(
     "--on-anomaly",
-    type=click.Choice(["stop", "warn"]),
+    type=click.Choice(["stop", "skip", "warn"]),
     default="stop",
     show_default=True,
-    help="Stop the script at the first harm, or report and let it go on.",
+    help="Stop the script at the first harm; or skip that batch and go on training; or only "
+    "report.",
 )
 @click.option(
     "--json", "json_path", type=click.Path(path_type=Path), help="Also write the report as JSON."
@@ -28,6 +31,12 @@ import click
 @click.option(
     "--max-steps", type=click.IntRange(min=1), help="Stop after this many optimizer steps."
 )
+@click.option(
+    "--recording",
+    type=click.Path(path_type=Path),
+    help="Also save what was recorded, for `whynan report`.",
+)
+@click.option("--trace-from", type=click.IntRange(min=0), hidden=True)
 @click.option("-m", "module", metavar="MODULE", help="Run a module, as `python -m MODULE` does.")
 @click.argument("script", required=False)
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
@@ -36,6 +45,8 @@ def run(
     on_anomaly: str,
     json_path: Path | None,
     max_steps: int | None,
+    recording: Path | None,
+    trace_from: int | None,
     module: str | None,
     script: str | None,
     args: tuple[str, ...],
@@ -53,7 +64,7 @@ def run(
     whynan run -m mypackage.train --config small.toml
     """
     from whynan.launch import Program
-    from whynan.pipeline import Run, RunOptions
+    from whynan.runner import Mode, Policy, Run, RunOptions
 
     if module is not None:
         given = (script, *args) if script is not None else args
@@ -63,6 +74,11 @@ def run(
     else:
         program = Program(target=script, args=args)
     options = RunOptions(
-        on_anomaly="warn" if on_anomaly == "warn" else "stop", json=json_path, max_steps=max_steps
+        mode=cast(Mode, mode),
+        on_anomaly=cast(Policy, on_anomaly),
+        json=json_path,
+        recording=recording,
+        max_steps=max_steps,
+        trace_from=trace_from,
     )
     return Run(program, options).go()

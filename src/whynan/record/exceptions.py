@@ -29,16 +29,11 @@ def harm_of_exception(
     error: BaseException, tracer: Tracer, is_nonfinite: Callable[[torch.Tensor], bool]
 ) -> Harm | None:
     """The harm behind an exception, or None when it is about something else."""
-    if not isinstance(error, Exception):
+    if not complains(error):
         return None
     chain = list(_chain(error))
-    text = " ".join(f"{type(e).__name__}: {e}" for e in chain)
-    source = _raising_line(error)
-    if not COMPLAINT.search(text) and not (
-        isinstance(error, AssertionError) and COMPLAINT.search(source)
-    ):
-        return None
-    frames = _frames(error)
+    text = _text(chain)
+    frames = frames_of(error)
     harm = Harm(
         sink="exception",
         subject=type(error).__name__,
@@ -61,6 +56,19 @@ def harm_of_exception(
         harm.tensors = [found]
         return harm
     return None
+
+
+def complains(error: BaseException) -> bool:
+    """Whether an exception is about a non-finite value, or may be."""
+    if not isinstance(error, Exception):
+        return False
+    if COMPLAINT.search(_text(list(_chain(error)))):
+        return True
+    return isinstance(error, AssertionError) and bool(COMPLAINT.search(_raising_line(error)))
+
+
+def _text(chain: list[BaseException]) -> str:
+    return " ".join(f"{type(e).__name__}: {e}" for e in chain)
 
 
 def _really_raised(tracer: Tracer) -> Record | None:
@@ -95,7 +103,7 @@ def _tracebacks(trace: TracebackType | None) -> list[TracebackType]:
     return found[::-1]
 
 
-def _frames(error: BaseException) -> Frames | None:
+def frames_of(error: BaseException) -> Frames | None:
     for trace in _tracebacks(error.__traceback__):
         if kind_of_file(trace.tb_frame.f_code.co_filename) == USER:
             return Frames(trace.tb_frame.f_code, trace.tb_lasti, None, 0, None)

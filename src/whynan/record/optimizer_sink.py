@@ -96,6 +96,14 @@ class OptimizerSink:
         torch_wrote_it = type(optimizer).__module__.startswith("torch.optim")
         local.optimizer_frames = frames if torch_wrote_it else None
 
+    def look(self, optimizer: Optimizer, frames: Frames | None) -> None:
+        """Judge the gradients now, before somebody decides whether the step is taken."""
+        self.checks.quietly(lambda: self._check_gradients(optimizer, frames, True))
+
+    def expect_skips(self, skips: int) -> None:
+        """So many steps were skipped in a row before the recording began."""
+        self._skips = skips
+
     def _check_gradients(
         self, optimizer: Optimizer, frames: Frames | None, has_closure: bool
     ) -> None:
@@ -258,6 +266,16 @@ class OptimizerSink:
         scale = scaler.get_scale()
         effect = f"GradScaler skipped {skips} steps in a row; the loss scale fell to {scale:g}"
         self.checks.check("gradient", named, frames, effect=effect)
+
+
+def moves_safely(optimizer: Optimizer) -> bool:
+    """Whether moderate gradients cannot make this optimizer's update overflow."""
+    return (
+        type(optimizer) in TAME
+        and _is_ordinary(optimizer)
+        and not optimizer.param_groups[0].get("centered")
+        and all(p.dtype in TAME_TYPES for g in optimizer.param_groups for p in g["params"][:1])
+    )
 
 
 def _is_ordinary(optimizer: Optimizer) -> bool:

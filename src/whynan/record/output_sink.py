@@ -11,7 +11,7 @@ import torch
 from whynan.record.checks import Checks, tensors_in
 from whynan.record.patches import Patches
 from whynan.record.records import Record
-from whynan.record.sites import Frames, capture, is_torch_file
+from whynan.record.sites import Frames, beyond_own, capture, is_torch_file
 from whynan.record.slicing import Harm
 from whynan.record.storages import storage_id
 
@@ -22,6 +22,7 @@ READERS = {
     "__repr__": "printed tensor",
     "__format__": "printed tensor",
 }
+TRANSPARENT = ("torch/_tensor.py", "torch/utils/_python_dispatch.py")
 # Operations by which a program looks for non-finite values itself.
 LOOKS = frozenset({"isnan", "isinf", "isfinite", "ne", "eq", "isposinf", "isneginf"})
 
@@ -81,6 +82,10 @@ class OutputSink:
         if harm is not None:
             self.checks.harm(harm)
 
+    def is_waiting(self) -> bool:
+        """Whether an output is still to be judged."""
+        return self._pending is not None
+
     def drop(self) -> None:
         """A loss is being made of it: the loss decides."""
         self._pending = None
@@ -105,10 +110,9 @@ class OutputSink:
         if value - value == 0 and not self.checks.shadows:
             return
         frame = sys._getframe(1)
-        while frame.f_back is not None and frame.f_code.co_filename.endswith(
-            ("whynan/record/tracer.py", "torch/_tensor.py", "torch/utils/_python_dispatch.py")
-        ):
-            frame = frame.f_back
+        frame = beyond_own(frame)
+        while frame.f_back is not None and frame.f_code.co_filename.endswith(TRANSPARENT):
+            frame = beyond_own(frame.f_back)
         if record.frames is None or frame.f_code is not record.frames.code:
             return  # torch reads it for its own purposes
         tensor = record.args[0].tensor()
@@ -127,7 +131,7 @@ class OutputSink:
             local = self.tracer.local
             if local.busy or not self.tracer.active:
                 return original(tensor, *args, **kwargs)
-            caller = sys._getframe(1)
+            caller = beyond_own(sys._getframe(1))
             frames = None if is_torch_file(caller.f_code.co_filename) else capture(caller)
             if frames is not None and torch._C._has_storage(tensor):
                 self.checks.quietly(lambda: self._observed(subject, tensor, frames))

@@ -17,6 +17,7 @@ from whynan.record.modules import ModuleTracker
 from whynan.record.optimizer_sink import OptimizerSink
 from whynan.record.output_sink import OutputSink
 from whynan.record.patches import Patches
+from whynan.record.retention import forget
 from whynan.record.slicing import Harm, Slicer
 from whynan.record.surroundings import Surroundings
 from whynan.record.tracer import HOLD_BYTES, Tracer
@@ -50,17 +51,54 @@ class Session:
         self._harms = 0
 
     def start(self) -> None:
+        self._put_on()
+        if threading.current_thread() is not threading.main_thread():
+            self.surroundings.notes.append(
+                "torch was first imported in a thread: only that thread and later ones are recorded"
+            )
+
+    def _put_on(self) -> None:
         self.modules.install(self.outputs.outermost_starts, self.outputs.outermost_ends)
         self.backward.on_backward = self._backward_begins
         for part in (self.outputs, self.backward, self.optimizers, self.surroundings):
             part.install(self._patches)
         self._mode = self.tracer.mode()
         self._mode.__enter__()
-        if threading.current_thread() is not threading.main_thread():
-            self.surroundings.notes.append(
-                "torch was first imported in a thread: only that thread and later ones are recorded"
-            )
         self.tracer.active = True
+
+    def pause(self) -> bool:
+        """Between two steps: take everything off, so that the program runs at full speed. What
+        explains a non-finite value that is still alive is kept. False: not possible just now."""
+        self.optimizers.resume()
+        if self.outputs.is_waiting() or _get_current_dispatch_mode() is not self._mode:
+            return False
+        forget(self.tracer, before=self.tracer.next_index)
+        self._take_off()
+        return True
+
+    def resume(self, step: int) -> None:
+        """Record again. What was known of storages may have changed meanwhile: forget it, but
+        for what holds a non-finite value."""
+        tracer = self.tracer
+        tracer.step = step
+        tracer.entries = {
+            k: e for k, e in list(tracer.entries.items()) if e.tainted and not e.expired()
+        }
+        tracer.local.leaves.clear()
+        tracer.local.made.clear()
+        self.checks.shadows.forget()
+        tracer.shadowing = bool(self.checks.shadows)
+        self._put_on()
+
+    def _take_off(self) -> None:
+        self.tracer.active = False
+        mode = _get_current_dispatch_mode()
+        if mode is not None and mode is self._mode:  # else torch was imported in a thread
+            mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]  # torch
+        self._patches.restore()
+        self.surroundings.remove()
+        self.optimizers.remove()
+        self.modules.remove()
 
     def stop(self, error: BaseException | None = None) -> None:
         """End the block; `error` is the exception that left it, if one did."""
@@ -72,14 +110,7 @@ class Session:
             elif not self._evidence:
                 self.checks.quietly(lambda: self._raised(error))
         finally:
-            self.tracer.active = False
-            mode = _get_current_dispatch_mode()
-            if mode is not None and mode is self._mode:  # else torch was imported in a thread
-                mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]  # torch
-            self._patches.restore()
-            self.surroundings.remove()
-            self.optimizers.remove()
-            self.modules.remove()
+            self._take_off()
             self.tracer.clear()
 
     def request_stop(self) -> None:

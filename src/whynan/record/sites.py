@@ -15,7 +15,7 @@ import torch
 
 from whynan.model import Site
 
-LIBRARY, THIRD_PARTY, USER = 0, 1, 2
+OWN, LIBRARY, THIRD_PARTY, USER = -1, 0, 1, 2
 
 _torch_root = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _own_root = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -50,7 +50,9 @@ def _classify(filename: str) -> int:
     if filename.startswith("<"):
         return USER if filename.startswith(("<ipython", "<stdin", "<doctest")) else LIBRARY
     path = os.path.realpath(filename)
-    if path.startswith((_torch_root, _own_root)):
+    if path.startswith(_own_root):
+        return OWN
+    if path.startswith(_torch_root):
         return LIBRARY
     if f"{os.sep}site-packages{os.sep}" in path or f"{os.sep}dist-packages{os.sep}" in path:
         return THIRD_PARTY
@@ -62,6 +64,13 @@ def is_torch_file(filename: str) -> bool:
     return filename.startswith(_torch_root)
 
 
+def beyond_own(frame: FrameType) -> FrameType:
+    """The nearest frame that is not whynan's."""
+    while frame.f_back is not None and kind_of_file(frame.f_code.co_filename) == OWN:
+        frame = frame.f_back
+    return frame
+
+
 def capture(frame: FrameType | None, stop: CodeType | None = None) -> Frames | None:
     """The call site seen from `frame`; None when `stop` runs below any non-library frame."""
     inside = None
@@ -70,7 +79,7 @@ def capture(frame: FrameType | None, stop: CodeType | None = None) -> Frames | N
         kind = _kinds.get(code.co_filename)
         if kind is None:
             kind = kind_of_file(code.co_filename)
-        if kind:
+        if kind > LIBRARY:
             if kind == USER:
                 return Frames(code, frame.f_lasti, None, 0, inside)
             outer: FrameType | None = frame.f_back
@@ -81,7 +90,8 @@ def capture(frame: FrameType | None, stop: CodeType | None = None) -> Frames | N
             return Frames(code, frame.f_lasti, outer.f_code, outer.f_lasti, inside)
         if code is stop:
             return None
-        inside = code
+        if kind == LIBRARY:
+            inside = code
         frame = frame.f_back
     return None
 

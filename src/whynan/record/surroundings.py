@@ -15,7 +15,7 @@ import torch
 from whynan.errors import StopRun
 from whynan.record.checks import Checks, tensors_in
 from whynan.record.patches import Patches
-from whynan.record.sites import Frames, capture, is_torch_file
+from whynan.record.sites import Frames, beyond_own, capture, is_torch_file
 
 _alive: weakref.WeakSet[Surroundings] = weakref.WeakSet()
 
@@ -35,9 +35,12 @@ class Surroundings:
         self.checks = checks
         self.tracer = checks.tracer
         self.notes: list[str] = []
+        self.compiled = False  # the program has compiled functions; recorded, they run eagerly
         self._stance: Any = None
 
     def install(self, patches: Patches) -> None:
+        if self.compiled:
+            self._run_eagerly()
         patches.wrap(torch, "compile", self._wrap_compile)
         loader = torch.utils.data.dataloader._BaseDataLoaderIter
         patches.wrap(loader, "__next__", self._wrap_loader)
@@ -57,14 +60,19 @@ class Surroundings:
     def _wrap_compile(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def compile_eagerly(*args: Any, **kwargs: Any) -> Any:
             # torch.cond and others compile for themselves; they must be left alone.
-            caller = sys._getframe(1).f_code.co_filename
+            caller = beyond_own(sys._getframe(1)).f_code.co_filename
             by_user = not is_torch_file(caller) or caller.endswith("nn/modules/module.py")
             if by_user and self._stance is None and self.tracer.active:
-                self._stance = torch.compiler.set_stance("force_eager")
-                self.notes.append("torch.compile was in use; the traced run executed it eagerly")
+                self._run_eagerly()
             return original(*args, **kwargs)
 
         return compile_eagerly
+
+    def _run_eagerly(self) -> None:
+        self._stance = torch.compiler.set_stance("force_eager")
+        note = "torch.compile was in use; the traced run executed it eagerly"
+        if note not in self.notes:
+            self.notes.append(note)
 
     def _wrap_loader(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def fetch(iterator: Any) -> Any:

@@ -1,0 +1,307 @@
+"""`whynan run`: one program, watched or traced from its first operation to its exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
+
+from whynan import launch
+from whynan.errors import StopRun, UsageError
+from whynan.explain.story import tell
+from whynan.model import Diagnosis, Evidence, Outcome
+from whynan.pipeline import diagnose, unseen
+from whynan.recording import Recording
+from whynan.watch.rerun import Command, report_progress, run_again
+
+if TYPE_CHECKING:
+    from whynan.record.session import Session
+    from whynan.watch.escalate import Watch
+    from whynan.watch.guard import Seen
+
+Mode = Literal["auto", "trace", "guard"]
+Policy = Literal["stop", "skip", "warn"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """How to run a program."""
+
+    mode: Mode = "auto"
+    on_anomaly: Policy = "stop"
+    json: Path | None = None
+    recording: Path | None = None
+    max_steps: int | None = None
+    trace_from: int | None = None  # a second run: record from this step on
+    live_steps: int | None = None  # how many steps `auto` records before it only guards
+
+
+class Run:
+    """One program under the tracer or the guard."""
+
+    def __init__(self, program: launch.Program, options: RunOptions) -> None:
+        self.program = program
+        self.options = options
+        self.session: Session | None = None
+        self.watch: Watch | None = None
+        self._command = Command(
+            target=program.target, args=program.args, is_module=program.is_module, cwd=os.getcwd()
+        )
+        self._pid = os.getpid()
+        self._printed = 0
+        self._stopped_by_limit = False
+        self._ending = False
+        self._reproduced = "live"
+        self._recording = Recording()
+        self._extra: tuple[Evidence, ...] = ()  # not from this process's recorder
+        self._notes: list[str] = []
+        self._tell_progress = report_progress()
+
+    def go(self) -> int:
+        """Run it and return the exit code."""
+        self._check_paths()
+        try:
+            run = launch.prepare(self.program)
+        except UsageError:
+            raise
+        except BaseException as failure:  # a package's own __init__ failed
+            return self._end(failure)
+        for name in [n for n in sys.modules if n.split(".")[0] == "click"]:
+            del sys.modules[name]  # the program may have a module of that name
+        hook = launch.AfterImport("torch", self._start)
+        hook.install()
+        original_exit = os._exit
+        os._exit = self._hard_exit(original_exit)  # type: ignore[assignment]  # never returns
+        error: BaseException | None = None
+        try:
+            run()
+            launch.wait_for_threads()
+        except BaseException as raised:
+            error = raised
+        finally:
+            hook.remove()
+            os._exit = original_exit
+        return self._end(error)
+
+    def _check_paths(self) -> None:
+        for option in ("json", "recording"):
+            path: Path | None = getattr(self.options, option)
+            if path is not None and not path.absolute().parent.is_dir():
+                folder = path.absolute().parent
+                raise UsageError(f"--{option} {path}: the folder {folder} does not exist")
+
+    # ---- while it runs ----------------------------------------------------------------
+
+    def _start(self) -> None:
+        """Called right after the program imported torch."""
+        try:
+            options = self.options
+            from_the_start = options.mode == "trace" and options.trace_from is None
+            if from_the_start and options.on_anomaly != "skip":
+                self._start_tracing()
+            else:
+                self._start_watching()
+        except Exception as error:
+            self._aside(error)
+
+    def _start_tracing(self) -> None:
+        from whynan.record.session import Session
+
+        session = Session(on_evidence=lambda evidence: self._found(evidence, "live"))
+        session.tracer.on_step_back = self._aside
+        session.optimizers.on_step = self._stepped
+        session.start()
+        self.session = session
+
+    def _start_watching(self) -> None:
+        from whynan.watch.escalate import LIVE_STEPS, Watch
+
+        options = self.options
+        live = LIVE_STEPS if options.live_steps is None else options.live_steps
+        watch = Watch(
+            policy=options.on_anomaly,
+            found=self._found,
+            unexplained=self._unexplained,
+            trace=options.mode != "guard",
+            live_steps=sys.maxsize if options.mode == "trace" and not options.trace_from else live,
+            armed_from=options.trace_from,
+        )
+        watch.on_step, watch.on_error = self._stepped, self._aside
+        watch.start()
+        self.watch, self.session = watch, watch.session
+
+    def _found(self, evidence: Evidence, how: str) -> None:
+        self._reproduced = how
+        self._take()
+        if not self._ending:  # else the program's own traceback comes first
+            self._show()
+            self._write("anomaly")
+        if self.options.on_anomaly == "stop":
+            self._leave()
+
+    def _leave(self) -> NoReturn:
+        if self.session is not None:
+            self.session.request_stop()
+        raise StopRun
+
+    def _unexplained(self, seen: Seen) -> None:
+        """The guard saw harm, and this process cannot show how it came about."""
+        found, why = self._explain_elsewhere(seen)
+        if found:
+            self._extra, self._reproduced = found, "rerun"
+        elif not seen.certain and self.options.mode != "guard":
+            return  # nothing confirms it
+        else:
+            self._extra, self._reproduced = (unseen(seen, why),), "no"
+        self._take()
+        if not self._ending:
+            self._show()
+            self._write("anomaly")
+            if self.options.on_anomaly == "stop":
+                self._leave()
+
+    def _explain_elsewhere(self, seen: Seen) -> tuple[tuple[Evidence, ...], str]:
+        if self.options.mode == "guard":
+            return (), "--mode guard only looks; run again without it to have the step recorded"
+        if self.options.on_anomaly != "stop":
+            return (), (
+                "the step could not be repeated in place; with --on-anomaly stop the script "
+                "is run again to record it"
+            )
+        from whynan.watch.escalate import is_conclusive
+
+        what = f"{seen.subject} at step {seen.step}"
+        self._say(f"{what} went bad; running the script again to see it happen")
+        why = ""
+        found: tuple[Evidence, ...] = ()
+        for step in (seen.step, None):
+            recording, why = run_again(self._command, step, self._say)
+            if recording is not None and recording.evidence:
+                found = recording.evidence
+                self._notes += [n for n in recording.notes if n not in self._notes]
+                if is_conclusive(found[0]):
+                    break
+            elif step is not None and recording is not None and not found:
+                break  # it did not come back: recording more of it would not help
+        return found, why
+
+    def _stepped(self, step: int) -> None:
+        self._tell_progress(step)
+        if self.options.max_steps is not None and step >= self.options.max_steps:
+            self._stopped_by_limit = True
+            raise StopRun
+
+    def _aside(self, error: BaseException) -> None:
+        self._say(f"stepped aside after an error of its own, the script goes on: {error!r}")
+
+    def _hard_exit(self, original: Callable[[int], NoReturn]) -> Callable[[int], None]:
+        """`os._exit` skips everything; save the report first."""
+
+        def leave(code: int) -> None:
+            if os.getpid() == self._pid:
+                self._take()
+                self._write("anomaly" if self._recording.evidence else "clean")
+                code = 3 if self._recording.evidence else code
+            original(code)
+
+        return leave
+
+    # ---- at the end -------------------------------------------------------------------
+
+    def _end(self, error: BaseException | None) -> int:
+        self._ending = True
+        stopped = isinstance(error, StopRun)
+        crashed = (
+            error is not None
+            and not stopped
+            and not isinstance(error, (SystemExit, KeyboardInterrupt))
+        )
+        part: Any = self.watch or self.session
+        if part is not None:
+            try:
+                if crashed and error is not None and self.watch is not None:
+                    launch.print_traceback(error)  # a second run may take long
+                part.stop(None if stopped else error)
+            except StopRun:
+                pass
+            self._take()
+        harmed = bool(self._recording.evidence)
+        if crashed and error is not None and self.watch is None:
+            launch.print_traceback(error)
+        self._show()
+        self._write("anomaly" if harmed else "crashed" if crashed else "clean")
+        if self._stopped_by_limit and not harmed:
+            self._say(f"no harm in {self._recording.steps} steps; stopped as --max-steps asked")
+        self._say_what_was_skipped()
+        if harmed:
+            for note in self._recording.notes:
+                self._say(note)
+            return 3
+        if isinstance(error, KeyboardInterrupt):
+            launch.print_traceback(error)
+            sys.stdout.flush()
+            launch.die_of_interrupt()
+        if isinstance(error, SystemExit):
+            raise error
+        return 1 if crashed else 0
+
+    def _say_what_was_skipped(self) -> None:
+        if self.watch is None:
+            return
+        skipped = self.watch.skipped
+        if skipped:
+            steps = ", ".join(map(str, skipped[:20])) + (", ..." if len(skipped) > 20 else "")
+            self._say(f"skipped {len(skipped)} update(s), at step {steps}")
+        if self.watch.later:
+            self._say(f"{self.watch.later} more steps were harmful after that one")
+
+    def _take(self) -> None:
+        """Collect what is known so far."""
+        if self.watch is not None:
+            recording = self.watch.recording()
+        elif self.session is not None:
+            recording = self.session.recording()
+        else:
+            recording = self._recording
+        notes = (*recording.notes, *[n for n in self._notes if n not in recording.notes])
+        evidence = self._extra or recording.evidence
+        self._recording = replace(recording, evidence=evidence, notes=notes)
+
+    def _show(self) -> None:
+        """Print the anomalies that were not printed yet."""
+        new = self._recording.evidence[self._printed :]
+        if not new:
+            return
+        self._printed += len(new)
+        from whynan.report import terminal
+
+        part = diagnose(replace(self._recording, evidence=new))
+        sys.stdout.flush()
+        terminal.write(terminal.draw([tell(a) for a in part.anomalies]), sys.stderr)
+
+    def _diagnosis(self, outcome: Outcome) -> Diagnosis:
+        result = diagnose(self._recording, script=self.program.target, outcome=outcome)
+        return replace(result, mode=self.options.mode, reproduced=self._reproduced)
+
+    def _write(self, outcome: Outcome) -> None:
+        from whynan.report import json_report
+
+        options = self.options
+        if options.json is None and options.recording is None:
+            return
+        diagnosis = self._diagnosis(outcome)
+        path = None
+        try:
+            if path := options.json:
+                json_report.write(diagnosis, path)
+            if path := options.recording:
+                self._recording.of(diagnosis).save(path)
+        except OSError as error:
+            self._say(f"could not write {path}: {error}")
+
+    @staticmethod
+    def _say(text: str) -> None:
+        print(f"whynan: {text}", file=sys.stderr)

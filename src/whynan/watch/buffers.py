@@ -1,0 +1,98 @@
+"""A copy of the buffers that a forward pass changes: running statistics and the like."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import torch
+from torch import nn
+
+MAX_BYTES = 64 << 20
+
+
+class Buffers:
+    """Knows the buffers of the program's models and their values at the start of the step."""
+
+    def __init__(self) -> None:
+        self._owners: list[tuple[weakref.ref[nn.Module], str, str]] = []
+        self._live: list[torch.Tensor] = []
+        self._saved: list[torch.Tensor] = []
+        self._names: list[str] = []
+        self._versions: list[int] = []
+
+    def follow(self) -> None:
+        """Learn which buffers there are: a look at all objects, so not at every step."""
+        modules = [
+            o
+            for o in gc.get_objects()
+            if issubclass(type(o), nn.Module) and o.__dict__.get("_buffers")
+        ]
+        self._owners = [
+            (weakref.ref(module), name, f"{type(module).__name__}.{name}")
+            for module in modules
+            for name, buffer in module._buffers.items()
+            if buffer is not None
+        ]
+        self._live, self._saved, self._names, self._versions = [], [], [], []
+        self.save()
+
+    def save(self) -> None:
+        """Copy what has changed since the last time, as cheaply as possible."""
+        if not self._owners:
+            return
+        found = []
+        for weak, name, path in self._owners:
+            module = weak()
+            buffer = module._buffers.get(name) if module is not None else None
+            if buffer is not None and _can_be_copied(buffer):
+                # batch_norm's statistics change without a new version
+                always = isinstance(module, nn.modules.batchnorm._NormBase)
+                found.append((buffer, path, always))
+        if len(found) != len(self._live) or any(
+            f[0] is not b for f, b in zip(found, self._live, strict=True)
+        ):
+            self._copy_all([f[0] for f in found], [f[1] for f in found])
+            return
+        changed = [
+            i
+            for i, (buffer, _, always) in enumerate(found)
+            if always or buffer._version != self._versions[i]
+        ]
+        if changed:
+            with torch.no_grad():
+                torch._foreach_copy_(
+                    [self._saved[i] for i in changed], [self._live[i] for i in changed]
+                )
+            for i in changed:
+                self._versions[i] = self._live[i]._version
+
+    def _copy_all(self, live: list[torch.Tensor], names: list[str]) -> None:
+        self._live, self._names, self._saved = live, names, []
+        self._versions = [b._version for b in live]
+        if sum(b.numel() * b.element_size() for b in live) <= MAX_BYTES:
+            self._saved = [b.detach().clone() for b in live]
+        else:
+            self._live = []
+
+    def restore(self) -> None:
+        """Put the values of the step's start back."""
+        with torch.no_grad():
+            for buffer, saved in zip(self._live, self._saved, strict=True):
+                buffer.copy_(saved)
+        self._versions = [b._version for b in self._live]
+
+    def saved(self) -> dict[str, torch.Tensor]:
+        """By dotted name, as they were when the step began."""
+        return dict(zip(self._names, self._saved, strict=True)) if self._saved else {}
+
+    def statistics(self) -> list[tuple[str, torch.Tensor]]:
+        """The floating buffers that are followed, with their names."""
+        pairs = zip(self._names, self._live, strict=True) if self._live else ()
+        return [(n, b) for n, b in pairs if b.is_floating_point()]
+
+
+def _can_be_copied(buffer: torch.Tensor) -> bool:
+    return (
+        type(buffer) in (torch.Tensor, nn.Parameter, nn.Buffer) and buffer.layout is torch.strided
+    )

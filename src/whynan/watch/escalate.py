@@ -1,0 +1,394 @@
+"""When a bad step earns a full trace: live, by rewinding, or not in this process."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Literal
+
+import torch
+
+from whynan.model import Evidence
+from whynan.record.exceptions import complains
+from whynan.record.patches import Patches
+from whynan.record.session import Session
+from whynan.record.sites import beyond_own, capture, is_torch_file
+from whynan.recording import Recording
+from whynan.watch.batches import Batches
+from whynan.watch.buffers import Buffers
+from whynan.watch.guard import Decision, Guard, Optimizer, Seen
+from whynan.watch.inference import Inference
+from whynan.watch.randomness import Randomness
+from whynan.watch.schedules import Schedules
+
+Policy = Literal["stop", "skip", "warn"]
+How = Literal["live", "rewind"]
+LIVE_STEPS = 5  # recorded as they happen: most scripts fail early, and it is cheap
+LIVE_CALLS = 8  # of a model without gradients, or backward passes without an optimizer
+MAX_ALSO_LIVE = 20
+
+
+class Watch:
+    """Guard, tracer and rewind around one program.
+
+    `found` is told what the tracer explains; `unexplained` what only the guard saw and this
+    process cannot repeat. Either may raise to leave the program.
+    """
+
+    def __init__(
+        self,
+        *,
+        policy: Policy,
+        found: Callable[[Evidence, How], None],
+        unexplained: Callable[[Seen], None],
+        trace: bool = True,
+        live_steps: int = LIVE_STEPS,
+        armed_from: int | None = None,
+    ) -> None:
+        self.policy = policy
+        self.found = found
+        self.unexplained = unexplained
+        self.traces = trace  # False: detect only
+        self.live_steps = live_steps
+        self.armed_from = armed_from  # the step that another run is known to fail at
+        self.on_step: Callable[[int], None] = lambda step: None
+        self.on_error: Callable[[BaseException], None] = lambda error: None
+        self.skipped: list[int] = []
+        self.later = 0  # harmful steps after the reported one
+        self.guard = Guard()
+        self.randomness = Randomness()
+        self.buffers = Buffers()
+        self.batches = Batches(self.randomness)
+        self.session = Session(on_evidence=self._evidence)
+        self._schedules = Schedules()
+        self._inference = Inference(self._model_is_called, self._model_returned)
+        self._patches = Patches()
+        self._phase: Literal["live", "guard", "replay"] = "guard"
+        self._seen: Seen | None = None
+        self._expected: list[float] = []
+        self._explained = False  # by the replay that is running
+        self._reported = False
+        self._doubted = False
+        self._also_live: set[int] = set()
+        self._calls = 0
+        self._start_states: Any = None
+        self._threads: set[int] = set()
+
+    # ---- start and end ----------------------------------------------------------------
+
+    def start(self) -> None:
+        guard = self.guard
+        guard.on_harm, guard.on_doubt, guard.on_large = self._harm, self._doubt, self._large
+        guard.before_step, guard.after_step = self._before_step, self._after_step
+        guard.after_backward, guard.on_loss = self._after_backward, self._compare_losses
+        guard.on_error = self.on_error
+        guard.looking = self.armed_from is None
+        self.session.tracer.on_step_back = self.on_error
+        self.batches.active = lambda: guard.active
+        self.batches.on_fetch = lambda: guard.quietly(self._fetching)
+        guard.on_follow = self._first_optimizer
+        guard.install(self._patches)
+        self.batches.install(self._patches)
+        self._schedules.install(self._patches)
+        self._inference.install(self._patches)
+        self._patches.wrap(torch, "compile", self._wrap_compile)
+        if self.traces and self.live_steps > 0:
+            self._go_live(start=True)
+
+    def stop(self, error: BaseException | None) -> None:
+        """The program is over; `error` is what ended it. May report what is still open."""
+        try:
+            phase, self._phase = self._phase, "guard"
+            if phase == "live":
+                self.session.stop(error)
+            elif phase == "replay" and self._seen is not None and not self._explained:
+                self.session.pause()
+                self._give_up()
+            elif error is None:
+                self.guard.quietly(self.guard.look_at_losses)
+            elif self.guard.active and self.armed_from is None and complains(error):
+                self._exception(error)
+        finally:
+            self.guard.active = False
+            self.session.stop(None)
+            self._inference.remove()
+            self._patches.restore()
+
+    def _exception(self, error: BaseException) -> None:
+        from whynan.record.exceptions import frames_of
+
+        message = str(error).split("\n")[0]
+        self._report(
+            Seen(
+                sink="exception", subject=f"{type(error).__name__}: {message}",
+                step=self.guard.step, frames=frames_of(error), certain=False,
+            )
+        )  # fmt: skip
+
+    def recording(self) -> Recording:
+        """What was seen so far, by the tracer and by the guard."""
+        recorded = self.session.recording()
+        rows = {row.step: row for row in (*recorded.history, *self.guard.history.rows)}
+        return replace(
+            recorded,
+            steps=max(recorded.steps, self.guard.step),
+            history=tuple(rows[step] for step in sorted(rows)),
+        )
+
+    # ---- live recording -----------------------------------------------------------------
+
+    def _is_live(self, step: int) -> bool:
+        if not self.traces:
+            return False
+        if self.armed_from is not None and step >= self.armed_from:
+            return True
+        if self.session.surroundings.compiled:
+            return False  # recording would run it eagerly: other results
+        if step in self._also_live:
+            return True
+        return step < self.live_steps or (self.live_steps > 0 and _is_power_of_ten(step))
+
+    def _go_live(self, *, start: bool = False) -> None:
+        if start:
+            self.session.start()
+        else:
+            self.session.resume(self.guard.step)
+        self._phase = "live"
+        self.guard.looking = False
+
+    def _go_quiet(self) -> None:
+        if self.session.pause():
+            self._phase = "guard"
+            self.guard.looking = self.armed_from is None
+            self.randomness.find_generators()
+            self.buffers.follow()
+            self._save_states()
+
+    def _first_optimizer(self) -> None:
+        """The model exists, nothing has run: the first step's start."""
+        if self._start_states is None:
+            self.buffers.follow()
+            self.randomness.find_generators()
+            self._start_states = self.randomness.save()
+
+    def _save_states(self) -> None:
+        """What the next step starts from."""
+        if _is_power_of_ten(self.guard.step):
+            self.buffers.follow()  # models may have come
+        else:
+            self.buffers.save()
+        if not self.batches.given and not self.batches.ever:
+            self._start_states = self.randomness.save()
+
+    def _settle(self) -> None:
+        """At the border of two steps: record the next one, or not."""
+        if self._phase == "replay":
+            return
+        if self._phase == "live":
+            if not self._is_live(self.guard.step):
+                self._go_quiet()
+            elif self.policy == "skip":
+                self._save_states()
+        elif self._is_live(self.guard.step):
+            self._go_live()
+        else:
+            self._save_states()
+
+    def _evidence(self, evidence: Evidence) -> None:
+        if self._phase == "replay" and self.policy != "skip" and not is_conclusive(evidence):
+            self._give_up()
+            return
+        self._explained = self._reported = True
+        self.found(evidence, "rewind" if self._phase == "replay" else "live")
+
+    # ---- what the guard reports -----------------------------------------------------------
+
+    def _before_step(self, optimizer: Optimizer, closure: bool) -> Decision:
+        self._threads.add(threading.get_ident())
+        if self._phase == "guard" or (self._phase == "live" and self.policy != "skip"):
+            return "go"
+        if not self._explained:
+            self.session.optimizers.look(optimizer, capture(sys._getframe(1)))
+        if not self._explained:
+            return "go"  # the update itself may show it
+        if self._phase == "replay":
+            return self._end_of_replay()
+        self._explained = False
+        self._drop(self.guard.step)
+        return "cancel"
+
+    def _after_step(self, optimizer: Optimizer) -> None:
+        if self._phase == "replay":
+            if self._explained:
+                self._end_of_replay()
+            else:
+                self._give_up()
+        self._schedules.on = True
+        self.batches.begin_step()
+        self._settle()
+        self.on_step(self.guard.step)
+
+    def _after_backward(self, values: list[float] | None) -> None:
+        """Without an optimizer."""
+        self.guard.step = max(self.guard.step, self.session.tracer.step)
+        self._unit_is_over()
+
+    def _unit_is_over(self) -> None:
+        self._calls += 1
+        if self._phase == "live" and self._calls >= LIVE_CALLS and self.armed_from is None:
+            self._go_quiet()
+
+    def _fetching(self) -> None:
+        self._schedules.on = True
+        if self._phase == "guard" and self.guard.local.losses and self.guard.looking:
+            self.guard.look_at_losses()
+
+    def _large(self) -> None:
+        """Gradients this large may overflow in the update itself: record that."""
+        if self.traces and self._phase == "guard" and not self.session.surroundings.compiled:
+            self._go_live()
+
+    def _harm(self, seen: Seen, optimizer: Optimizer | None) -> Decision:
+        if self._reported and self.policy == "warn":
+            self.later += 1
+            return "go"
+        self._seen = seen
+        if self._can_rewind(seen):
+            self._rewind()
+            return "cancel"
+        self._report(seen)
+        if self.policy != "skip" or optimizer is None:
+            return "go"
+        self._drop(seen.step)
+        return "cancel"
+
+    def _doubt(self, seen: Seen) -> None:
+        """Not certainly harm: one try to have it confirmed."""
+        nan = seen.value is not None and seen.value != seen.value
+        if self._doubted or self._reported or not self.traces or self.policy != "stop":
+            return
+        if nan or seen.sink == "gradient":
+            self._doubted = True
+            self.unexplained(seen)
+        elif len(self._also_live) < MAX_ALSO_LIVE:
+            self._also_live.add(self.guard.step + 1)  # if it lasts, the tracer will judge it
+
+    def _report(self, seen: Seen) -> None:
+        self._reported = True
+        self.unexplained(seen)
+
+    # ---- rewind -------------------------------------------------------------------------
+
+    def _can_rewind(self, seen: Seen) -> bool:
+        me = threading.get_ident()
+        return (
+            self.traces
+            and seen.sink in ("loss", "gradient")
+            and not (self._reported and self.policy != "skip")
+            and me == threading.main_thread().ident
+            and self._threads <= {me}
+            and self.guard.local.depth <= 1
+            and self.guard.uses_optimizer
+            and self.batches.can_repeat()
+        )
+
+    def _rewind(self) -> None:
+        """Back to the start of the step; the loop itself will do it once more, recorded."""
+        self._expected = list(self.guard.local.values)
+        self._explained = False
+        self.guard.begin_step()
+        self.buffers.restore()
+        if not self.batches.ever and self._start_states is not None:
+            self.randomness.restore(self._start_states)
+        self.batches.repeat()
+        self._schedules.on = False
+        self.session.resume(self.guard.step)
+        self.session.optimizers.expect_skips(self.guard.scaling.skips)
+        self._phase = "replay"
+        self.guard.looking = False
+
+    def _compare_losses(self) -> None:
+        """Whether the replay is the same step: its losses tell."""
+        if self._phase != "replay":
+            return
+        values = self.guard.peek_losses()
+        for now, then in zip(values, self._expected, strict=False):
+            if now != then and not (now != now and then != then):
+                self._give_up()
+                return
+
+    def _end_of_replay(self) -> Decision:
+        self.session.pause()
+        self.batches.stop_repeating()
+        self._phase = "guard"
+        self.guard.looking = True
+        if self.policy != "skip":
+            self._schedules.on = True
+            return "go"
+        self._drop(self.guard.step)
+        return "cancel"
+
+    def _drop(self, step: int) -> None:
+        """As if the batch had never been there."""
+        self.skipped.append(step)
+        self.buffers.restore()
+        self.batches.drop()
+        self.batches.begin_step()
+        self.guard.begin_step()
+        self._explained = False
+        self._schedules.on = False  # until the next batch
+
+    def _give_up(self) -> None:
+        """The replay was another step, or showed nothing: this process cannot tell."""
+        seen, self._seen = self._seen, None
+        if not self.session.pause():
+            self.session.tracer.active = False
+        self.batches.stop_repeating()
+        self._phase = "guard"
+        self.guard.looking = True
+        self._schedules.on = True
+        if self.policy == "skip":
+            self.skipped.append(self.guard.step)
+            self._explained = False
+        if seen is not None:
+            self._report(seen)
+
+    # ---- models without gradients, compiled functions -----------------------------------
+
+    def _model_is_called(self, module: Any) -> None:
+        self.guard.quietly(self._unit_is_over)
+
+    def _model_returned(self, module: Any, output: Any) -> None:
+        if self.guard.looking and not self.guard.local.own:
+            self.guard.quietly(lambda: self.guard.look_at_output(module, output))
+
+    def _wrap_compile(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def compile_function(*args: Any, **kwargs: Any) -> Any:
+            caller = beyond_own(sys._getframe(1)).f_code.co_filename
+            by_user = not is_torch_file(caller) or caller.endswith("nn/modules/module.py")
+            if by_user and self.guard.active and self.armed_from is None:
+                self.guard.quietly(self._compiled)
+            return original(*args, **kwargs)
+
+        return compile_function
+
+    def _compiled(self) -> None:
+        self.session.surroundings.compiled = True
+        if self._phase == "live":
+            self._go_quiet()
+
+
+def _is_power_of_ten(step: int) -> bool:
+    while step > 1 and step % 10 == 0:
+        step //= 10
+    return step == 1
+
+
+def is_conclusive(evidence: Evidence) -> bool:
+    """Whether the recording reached back far enough to see where it began."""
+    if evidence.origin_kind != "entry":
+        return True
+    value = evidence.origin.inputs[0] if evidence.origin.inputs else None
+    return value is not None and value.source == "data from a DataLoader"

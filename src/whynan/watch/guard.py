@@ -1,0 +1,361 @@
+"""The cheap look at each step: loss, gradients, and parameters where an update could overflow."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from whynan.model import Sink
+from whynan.record.checks import PLAIN, tensors_in
+from whynan.record.optimizer_sink import learning_rate, moves_safely, parameters, state_of
+from whynan.record.patches import Patches
+from whynan.record.sites import Frames, capture, is_torch_file
+from whynan.record.stats import has_nonfinite, norms
+from whynan.watch.history import History
+from whynan.watch.scaling import Scaling
+
+Optimizer = torch.optim.Optimizer
+# Zero gradients under a loss like this one are the work of an overflow, not of a perfect fit.
+LARGE_LOSS = 1e15
+LARGE_NORM = 1e12  # its square is still far from float32's limit
+MAX_LOSSES = 64
+_current_node = torch._C._current_autograd_node
+_transform: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
+
+
+def _inside_transform() -> bool:
+    """Whether torch.func is at work: its tensors stand for many and cannot be read."""
+    return _transform() is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """Harm as the guard saw it. A `certain` one needs no second opinion."""
+
+    sink: Sink
+    subject: str
+    step: int
+    value: float | None = None
+    frames: Frames | None = None
+    certain: bool = True
+
+
+class _Local(threading.local):
+    def __init__(self) -> None:
+        self.depth = 0  # inside step()
+        self.own = 0  # whynan's own work
+        self.losses: list[torch.Tensor] = []
+        self.values: list[float] = []  # of the losses of this step that were looked at
+        self.clipped: list[torch.Tensor] = []  # norms that the gradients were scaled by
+
+
+Decision = Literal["go", "cancel"]
+
+
+class Guard:
+    """Wraps `step`, `backward` and the ways values are read; says when harm is seen."""
+
+    def __init__(self) -> None:
+        self.step = 0
+        self.active = True
+        self.looking = True  # False while the tracer looks instead
+        self.uses_optimizer = False
+        self.local = _Local()
+        self.history = History()
+        self.scaling = Scaling()
+        self.on_harm: Callable[[Seen, Optimizer | None], Decision] = lambda seen, optimizer: "go"
+        self.on_doubt: Callable[[Seen], None] = lambda seen: None
+        self.before_step: Callable[[Optimizer, bool], Decision] = lambda optimizer, closure: "go"
+        self.on_large: Callable[[], None] = lambda: None
+        self.after_step: Callable[[Optimizer], None] = lambda optimizer: None
+        self.on_follow: Callable[[], None] = lambda: None
+        self.on_loss: Callable[[], None] = lambda: None
+        self.after_backward: Callable[[list[float] | None], None] = lambda values: None
+        self.on_error: Callable[[BaseException], None] = lambda error: None
+        self._patches: Patches | None = None
+        self._patched: set[type] = set()
+
+    def install(self, patches: Patches) -> None:
+        self._patches = patches
+        patches.wrap(Optimizer, "__init__", self._wrap_init)
+        patches.wrap(torch.autograd, "_engine_run_backward", self._wrap_engine)
+        for module in (torch.nn.utils, torch.nn.utils.clip_grad):
+            patches.wrap(module, "clip_grad_norm_", self._wrap_clip)
+        for name in ("item", "tolist", "numpy", "__float__"):
+            patches.wrap(torch.Tensor, name, self._wrap_reader)
+        for name in ("__repr__", "__format__"):
+            patches.wrap(torch.Tensor, name, self._wrap_text)
+        self.scaling.install(patches, lambda: self.active, self._scale_collapsed)
+
+    def quietly(self, work: Callable[[], Any], otherwise: Any = None) -> Any:
+        """whynan's own work, with its errors kept from the program."""
+        if not self.active:
+            return otherwise
+        self.local.own += 1
+        try:
+            return work()
+        except Exception as error:
+            self.active = False
+            self.on_error(error)
+            return otherwise
+        finally:
+            self.local.own -= 1
+
+    # ---- step ---------------------------------------------------------------------------
+
+    def _wrap_init(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def init(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+            original(optimizer, *args, **kwargs)
+            self.follow(optimizer)
+
+        return init
+
+    def follow(self, optimizer: Optimizer) -> None:
+        """From now on every step of this kind of optimizer is seen."""
+        kind = type(optimizer)
+        if self._patches is not None and kind not in self._patched:
+            self._patched.add(kind)
+            self._patches.wrap(kind, "step", self._wrap_step)
+        self.quietly(self.on_follow)
+
+    def _wrap_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def step(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            local = self.local
+            if not self.active or local.depth or local.own:
+                return original(optimizer, *args, **kwargs)
+            local.depth += 1
+            try:
+                self.uses_optimizer = True
+                closure = bool(args or kwargs)
+                decision = self.quietly(lambda: self._look_before(optimizer, closure), "go")
+                result = None if decision == "cancel" else original(optimizer, *args, **kwargs)
+            finally:
+                local.depth -= 1
+            self.scaling.stepped()
+            if decision == "go":
+                self.quietly(lambda: self._look_after(optimizer))
+            return result
+
+        return step
+
+    def _look_before(self, optimizer: Optimizer, closure: bool) -> Decision:
+        decision = self.before_step(optimizer, closure)
+        if decision == "cancel" or not self.looking:
+            return decision
+        gradients = [
+            p.grad
+            for group in optimizer.param_groups
+            for p in group["params"]
+            if p.grad is not None
+        ]
+        dense = [_values(g) for g in gradients if type(g).__torch_dispatch__ in PLAIN]
+        found = norms(dense)
+        values = self._loss_values()
+        self.history.gradients(found)
+        total = sum(found)
+        if values and not self.scaling.in_use and any(v - v != 0 for v in values):
+            bad = next(v for v in values if v - v != 0)
+            return self._harm("loss", "loss", bad, optimizer)
+        if total - total != 0 and any(has_nonfinite(g) for g in dense):
+            which = next(i for i, g in enumerate(dense) if has_nonfinite(g))
+            return self._harm("gradient", _gradient_name(optimizer, which), None, optimizer)
+        if any(_is_bad(n) for n in self.local.clipped):
+            return self._harm("gradient", "norm of the gradients", float("inf"), optimizer)
+        if dense and total == 0 and any(abs(v) > LARGE_LOSS for v in values):
+            doubt = Seen(sink="gradient", subject="gradients", step=self.step, certain=False)
+            self.on_doubt(doubt)
+        if not total < LARGE_NORM:
+            self.on_large()
+        return "go"
+
+    def _harm(
+        self, sink: Sink, subject: str, value: float | None, optimizer: Optimizer | None
+    ) -> Decision:
+        frames = capture(sys._getframe(1))
+        seen = Seen(sink=sink, subject=subject, step=self.step, value=value, frames=frames)
+        return self.on_harm(seen, optimizer)
+
+    def _look_after(self, optimizer: Optimizer) -> None:
+        if self.looking:
+            self.history.row(self.step, self.local.values, learning_rate(optimizer), optimizer)
+            if not moves_safely(optimizer) or not self.history.total < LARGE_NORM:
+                self._look_at_parameters(optimizer)
+        self.step += 1
+        self.begin_step()
+        self.after_step(optimizer)
+
+    def _look_at_parameters(self, optimizer: Optimizer) -> None:
+        kept = [
+            (owner, tensor, key)
+            for owner, tensor, key in state_of(optimizer)
+            if tensor.layout is torch.strided and tensor.is_floating_point()
+        ]
+        found = norms([t.detach() for _, t, _ in kept])
+        suspects = [k for k, n in zip(kept, found, strict=True) if n - n != 0]
+        for owner, tensor, key in suspects:
+            if has_nonfinite(tensor.detach()):
+                name = next(n for n, p in parameters(optimizer) if p is owner)
+                subject = (
+                    f"{type(optimizer).__name__}'s {key} of {name}" if key else f"parameter {name}"
+                )
+                self._harm("parameter", subject, None, None)
+                return
+
+    def begin_step(self) -> None:
+        """A step begins: what was collected belongs to the one before."""
+        local = self.local
+        local.losses.clear()
+        local.values.clear()
+        local.clipped.clear()
+
+    # ---- loss ---------------------------------------------------------------------------
+
+    def _wrap_engine(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def run_backward(roots: Any, *args: Any, **kwargs: Any) -> Any:
+            if not self.active or _current_node() is not None or _inside_transform():
+                return original(roots, *args, **kwargs)
+            self.quietly(lambda: self._note_loss(roots))
+            result = original(roots, *args, **kwargs)
+            if not self.uses_optimizer and not self.local.depth:
+                self.quietly(self._backward_is_over)
+            return result
+
+        return run_backward
+
+    def _note_loss(self, roots: Any) -> None:
+        for root in roots:
+            if isinstance(root, torch.Tensor) and type(root).__torch_dispatch__ in PLAIN:
+                self.local.losses.append(root.detach())
+        self.on_loss()
+        if len(self.local.losses) > MAX_LOSSES or (self.local.depth and self.looking):
+            self.look_at_losses()  # a closure inside step(): there is no later chance
+
+    def _loss_values(self) -> list[float]:
+        """The losses not looked at yet; scalars in full, others only by what is wrong in them."""
+        local = self.local
+        fresh: list[float] = []
+        for loss in local.losses:
+            if loss.numel() == 1 and loss.is_floating_point():
+                fresh.append(float(loss))
+            elif loss.is_floating_point() or loss.is_complex():
+                fresh.append(float("nan") if has_nonfinite(loss) else 0.0)
+        local.losses.clear()
+        local.values += fresh
+        return local.values
+
+    def peek_losses(self) -> list[float]:
+        """The values of this step's losses so far."""
+        return self._loss_values()
+
+    def look_at_losses(self) -> None:
+        """Between steps: a loss that nobody stepped with may still be harm."""
+        values = self._loss_values()
+        bad = [v for v in values if v - v != 0]
+        if bad and self.looking and not self.scaling.in_use:
+            self._harm("loss", "loss", bad[0], None)
+
+    def _backward_is_over(self) -> None:
+        """Without an optimizer, a step is a backward pass."""
+        if self.looking:
+            self.look_at_losses()
+            self.step += 1
+            self.begin_step()
+        self.after_backward(self.local.values)
+
+    # ---- clipping, reading, scaling -------------------------------------------------------
+
+    def _wrap_clip(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def clip(*args: Any, **kwargs: Any) -> Any:
+            norm = original(*args, **kwargs)
+            if self.active and self.looking and isinstance(norm, torch.Tensor):
+                self.local.clipped.append(norm.detach())
+            return norm
+
+        return clip
+
+    def _wrap_reader(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def read(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+            value = original(tensor, *args, **kwargs)
+            if type(value) is float:
+                if value - value != 0:
+                    self._read(value, sys._getframe(1))
+            elif (
+                self.looking
+                and self.active
+                and not isinstance(value, (int, bool, complex))
+                and not _inside_transform()
+            ):
+                self.quietly(lambda: self._look_at_read(tensor, sys._getframe(3)))
+            return value
+
+        return read
+
+    def _wrap_text(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def show(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+            text = original(tensor, *args, **kwargs)
+            if self.looking and isinstance(text, str) and ("nan" in text or "inf" in text):
+                self._read(float("nan" if "nan" in text else "inf"), sys._getframe(1))
+            return text
+
+        return show
+
+    def _look_at_read(self, tensor: torch.Tensor, frame: Any) -> None:
+        plain = type(tensor).__torch_dispatch__ in PLAIN and tensor.layout is torch.strided
+        if plain and tensor.is_floating_point() and has_nonfinite(tensor.detach()):
+            nan = bool(torch.isnan(tensor.detach()).any())
+            self.local.own -= 1
+            try:
+                self._read(float("nan" if nan else "inf"), frame)
+            finally:
+                self.local.own += 1
+
+    def _read(self, value: float, frame: Any) -> None:
+        if not self.active or not self.looking or self.local.own or self.local.depth:
+            return
+        if _inside_transform():
+            return
+        if is_torch_file(frame.f_code.co_filename):
+            return  # torch reads it for its own purposes
+        seen = Seen(
+            sink="observed", subject="value read out", step=self.step, value=value,
+            frames=capture(frame), certain=False,
+        )  # fmt: skip
+        self.quietly(lambda: self.on_doubt(seen))
+
+    def _scale_collapsed(self, optimizer: Optimizer) -> None:
+        if self.looking:
+            self.quietly(lambda: self._harm("gradient", "loss scale", None, None))
+
+    def look_at_output(self, module: Any, output: Any) -> None:
+        """What an outermost module returned while no gradient was asked for."""
+        for tensor in tensors_in(output):
+            plain = type(tensor).__torch_dispatch__ in PLAIN and tensor.layout is torch.strided
+            if plain and tensor.is_floating_point() and has_nonfinite(tensor.detach()):
+                subject = f"output of {type(module).__name__}"
+                self.on_doubt(Seen(sink="output", subject=subject, step=self.step, certain=False))
+                return
+
+
+def _values(gradient: torch.Tensor) -> torch.Tensor:
+    """As something that has a norm at memory speed."""
+    if gradient.layout is torch.sparse_coo:
+        gradient = gradient._values()
+    elif gradient.layout is not torch.strided:
+        gradient = gradient.values()
+    gradient = gradient.detach()
+    return torch.view_as_real(gradient) if gradient.is_complex() else gradient
+
+
+def _is_bad(norm: torch.Tensor) -> bool:
+    value = float(norm)
+    return value - value != 0
+
+
+def _gradient_name(optimizer: Optimizer, which: int) -> str:
+    named = [n for n, p in parameters(optimizer) if p.grad is not None]
+    return f"gradient of {named[which] if which < len(named) else 'a parameter'}"

@@ -1,0 +1,70 @@
+"""The outermost module's output while no gradient is asked for; costs nothing otherwise."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn.modules import module as nn_module
+
+from whynan.record.patches import Patches
+
+
+class _Local(threading.local):
+    def __init__(self) -> None:
+        self.blocks = 0  # nested no_grad and inference_mode blocks
+        self.depth = 0  # nested module calls
+
+
+class Inference:
+    """Global module hooks that are there only inside `no_grad` and `inference_mode`: every
+    module call would pay for them in training, where the loss tells all."""
+
+    def __init__(self, called: Callable[[Any], None], returned: Callable[[Any, Any], None]) -> None:
+        self._called = called
+        self._returned = returned
+        self._local = _Local()
+        self._key = id(self)
+
+    def install(self, patches: Patches) -> None:
+        for block in (torch.no_grad, torch.inference_mode):
+            patches.wrap(block, "__enter__", self._wrap_enter)
+            patches.wrap(block, "__exit__", self._wrap_exit)
+
+    def remove(self) -> None:
+        nn_module._global_forward_pre_hooks.pop(self._key, None)
+        nn_module._global_forward_hooks.pop(self._key, None)
+
+    def _wrap_enter(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def enter(block: Any) -> Any:
+            local = self._local
+            if local.blocks == 0:
+                local.depth = 0
+                nn_module._global_forward_pre_hooks[self._key] = self._enter
+                nn_module._global_forward_hooks[self._key] = self._leave
+            local.blocks += 1
+            return original(block)
+
+        return enter
+
+    def _wrap_exit(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def leave(block: Any, *error: Any) -> Any:
+            local = self._local
+            local.blocks = max(0, local.blocks - 1)
+            if local.blocks == 0:
+                self.remove()
+            return original(block, *error)
+
+        return leave
+
+    def _enter(self, module: Any, args: Any) -> None:
+        self._local.depth += 1
+
+    def _leave(self, module: Any, args: Any, output: Any) -> None:
+        local = self._local
+        local.depth = max(0, local.depth - 1)
+        if local.depth == 0 and local.blocks:
+            self._called(module)
+            self._returned(module, output)

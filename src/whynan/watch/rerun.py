@@ -1,0 +1,118 @@
+"""Runs the program again in a fresh process, recorded from shortly before the failing step."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from whynan.errors import WhynanError
+from whynan.recording import Recording, load
+
+STEPS_BEFORE = 2
+STEPS_AFTER = 2
+PROGRESS = "WHYNAN_PROGRESS_FD"
+QUIET_S = 2.0  # a second run this short needs no progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """How the program was started."""
+
+    target: str
+    args: tuple[str, ...]
+    is_module: bool
+    cwd: str
+
+    def line(self, *options: str) -> list[str]:
+        what = ["-m", self.target] if self.is_module else [self.target]
+        flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # -O, -W, -X
+        return [sys.executable, *flags, "-m", "whynan", "run", *options, *what, *self.args]
+
+
+def run_again(
+    command: Command, step: int | None, say: Callable[[str], None]
+) -> tuple[Recording | None, str]:
+    """What a recorded second run shows, and why when it shows nothing.
+
+    `step` is the one to be reached; None records everything from the start.
+    """
+    with tempfile.TemporaryDirectory(prefix="whynan-") as folder:
+        path = Path(folder) / "recording.json"
+        options = ["--mode", "trace", "--recording", str(path)]
+        if step is not None:
+            options += ["--trace-from", str(max(0, step - STEPS_BEFORE))]
+            options += ["--max-steps", str(step + 1 + STEPS_AFTER)]
+        code = _run(command, options, step, say)
+        if not path.exists():
+            return None, f"the second run ended with code {code} and left no recording"
+        try:
+            return load(path), "the second run stayed finite"
+        except WhynanError as error:
+            return None, str(error)
+
+
+def _run(command: Command, options: list[str], step: int | None, say: Callable[[str], None]) -> int:
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    environment = {**os.environ, PROGRESS: str(writing)}
+    process = subprocess.Popen(
+        command.line(*options),
+        cwd=command.cwd,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        pass_fds=(writing,),
+    )
+    os.close(writing)
+    try:
+        _follow(process, reading, step, say)
+        return process.wait()
+    finally:
+        os.close(reading)
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def _follow(
+    process: subprocess.Popen[bytes], reading: int, step: int | None, say: Callable[[str], None]
+) -> None:
+    """Show how far the second run is."""
+    begin = shown = time.monotonic()
+    wait = QUIET_S if sys.stderr.isatty() else 60.0
+    done = 0
+    while process.poll() is None:
+        time.sleep(0.05)
+        try:
+            done += len(os.read(reading, 65536))
+        except BlockingIOError:
+            pass
+        now = time.monotonic()
+        if now - begin > QUIET_S and now - shown > wait:
+            shown = now
+            of = f" of {step}" if step else ""
+            say(f"second run: step {done}{of}, {now - begin:.0f} s")
+
+
+def report_progress() -> Callable[[int], None]:
+    """For the second run itself: one byte to its parent for every step."""
+    number = os.environ.pop(PROGRESS, None)
+    if number is None:
+        return lambda step: None
+    stream = int(number)
+    os.set_inheritable(stream, False)
+
+    def tell(_step: int) -> None:
+        try:
+            os.write(stream, b".")
+        except OSError:  # nobody listens any more
+            pass
+
+    return tell
