@@ -15,14 +15,14 @@ SOURCE = Path(whynan.__file__).parent
 NOUNS = {"model", "recording", "registry", "errors", "version", "codec", "files"}
 # Which folders each folder may import, besides the top-level nouns and itself.
 ARROWS: dict[str, set[str]] = {
-    "watch": {"record"},
+    "watching": {"record"},
     "record": set(),
     "diagnosis": set(),
     "explain": {"diagnosis"},
     "report": {"explain", "diagnosis"},
     "cli": {"pipeline", "runner", "launch", "explain", "reopen"},
 }
-TORCH_FOLDERS = {"watch", "record", "repair", "adapters"}
+TORCH_FOLDERS = {"watching", "record", "repair", "adapters"}
 
 
 def imports_of(path: Path) -> set[str]:

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 from whynan.version import __version__
 
 if TYPE_CHECKING:
-    from whynan.errors import WhynanError
+    from whynan.errors import AnomalyFound, WhynanError
     from whynan.model import Anomaly, Diagnosis, TensorStats
     from whynan.pipeline import diagnose_trace as diagnose
-    from whynan.pipeline import trace
+    from whynan.pipeline import trace, watch
     from whynan.recording import load
 
 __all__ = [
     "Anomaly",
+    "AnomalyFound",
     "Diagnosis",
     "TensorStats",
     "WhynanError",
@@ -22,16 +23,19 @@ __all__ = [
     "diagnose",
     "load",
     "trace",
+    "watch",
 ]
 
 _homes = {
     "Anomaly": ("whynan.model", "Anomaly"),
+    "AnomalyFound": ("whynan.errors", "AnomalyFound"),
     "Diagnosis": ("whynan.model", "Diagnosis"),
     "TensorStats": ("whynan.model", "TensorStats"),
     "WhynanError": ("whynan.errors", "WhynanError"),
     "diagnose": ("whynan.pipeline", "diagnose_trace"),
     "load": ("whynan.recording", "load"),
     "trace": ("whynan.pipeline", "trace"),
+    "watch": ("whynan.pipeline", "watch"),
 }
 
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import platform
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from whynan.diagnosis.engine import explain_evidence
-from whynan.errors import WhynanError
+from whynan.errors import AnomalyFound, StopRun, UsageError, WhynanError
 from whynan.explain.story import tell
 from whynan.model import Diagnosis, Evidence, OpRecord, Outcome, Phase
 from whynan.recording import Recording
 from whynan.version import __version__
 
 if TYPE_CHECKING:
-    from whynan.watch.guard import Seen
+    from whynan.watching.guard import Seen
 
 
 def diagnose(
@@ -120,6 +122,81 @@ def trace() -> Iterator[Trace]:
     finally:
         session.stop(error)
         result._recording = session.recording()
+
+
+class Watching:
+    """A `with whynan.watch(...)` block: what was found in it, and which steps were skipped."""
+
+    def __init__(self) -> None:
+        self.diagnosis: Diagnosis | None = None
+        self.skipped: list[int] = []
+
+
+@contextmanager
+def watch(
+    model: Any = None,
+    optimizer: Any = None,
+    *,
+    on_anomaly: Literal["stop", "skip", "warn"] = "stop",
+) -> Iterator[Watching]:
+    """Guard your own training loop; a bad step is repeated, recorded and explained.
+
+    with whynan.watch(model, optimizer):
+        for x, y in loader:
+            ...
+
+    `stop` raises `AnomalyFound`, which carries the diagnosis; `skip` leaves the bad batch out and
+    goes on; `warn` prints the report and goes on. `model` and `optimizer` may be lists.
+    """
+    _need_torch()
+    from whynan.watching.escalate import Watch
+
+    if on_anomaly not in ("stop", "skip", "warn"):
+        raise UsageError(f"on_anomaly is {on_anomaly!r}; it can be stop, skip or warn")
+    result = Watching()
+    guard: Watch
+
+    def conclude(recording: Recording, how: str) -> None:
+        result.diagnosis = replace(diagnose(recording), mode="auto", reproduced=how)
+        if on_anomaly == "stop":
+            raise StopRun
+        sys.stdout.flush()
+        newest = replace(result.diagnosis, anomalies=result.diagnosis.anomalies[-1:])
+        sys.stderr.write(str(newest))
+
+    def found(evidence: Evidence, how: str) -> None:
+        conclude(guard.recording(), how)
+
+    def unexplained(seen: Seen) -> None:
+        if seen.certain:
+            why = "the step could not be repeated in place"
+            conclude(replace(guard.recording(), evidence=(unseen(seen, why),)), "no")
+
+    guard = Watch(policy=on_anomaly, found=found, unexplained=unexplained)
+    guard.on_error = lambda error: print(
+        f"whynan: stepped aside after an error of its own: {error!r}", file=sys.stderr
+    )
+    guard.start(_listed(model), _listed(optimizer))
+    error: BaseException | None = None
+    try:
+        yield result
+    except BaseException as raised:
+        error = raised
+    try:
+        guard.stop(None if isinstance(error, StopRun) else error)
+    except StopRun as stopped:
+        error = error or stopped
+    result.skipped = list(guard.skipped)
+    if isinstance(error, StopRun) and result.diagnosis is not None:
+        raise AnomalyFound(result.diagnosis) from None
+    if error is not None:
+        raise error
+
+
+def _listed(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def diagnose_trace(recording: Trace | Recording) -> Diagnosis:

@@ -15,12 +15,12 @@ from whynan.explain.story import tell
 from whynan.model import Diagnosis, Evidence, Outcome
 from whynan.pipeline import diagnose, unseen
 from whynan.recording import Recording
-from whynan.watch.rerun import Command, report_progress, run_again
+from whynan.watching.rerun import Command, report_progress, run_again
 
 if TYPE_CHECKING:
     from whynan.record.session import Session
-    from whynan.watch.escalate import Watch
-    from whynan.watch.guard import Seen
+    from whynan.watching.escalate import Watch
+    from whynan.watching.guard import Seen
 
 Mode = Literal["auto", "trace", "guard"]
 Policy = Literal["stop", "skip", "warn"]
@@ -117,7 +117,7 @@ class Run:
         self.session = session
 
     def _start_watching(self) -> None:
-        from whynan.watch.escalate import LIVE_STEPS, Watch
+        from whynan.watching.escalate import LIVE_STEPS, Watch
 
         options = self.options
         live = LIVE_STEPS if options.live_steps is None else options.live_steps
@@ -171,7 +171,7 @@ class Run:
                 "the step could not be repeated in place; with --on-anomaly stop the script "
                 "is run again to record it"
             )
-        from whynan.watch.escalate import is_conclusive
+        from whynan.watching.escalate import is_conclusive
 
         what = f"{seen.subject} at step {seen.step}"
         self._say(f"{what} went bad; running the script again to see it happen")

@@ -43,12 +43,12 @@ def tell(anomaly: Anomaly) -> Story:
     return Story(
         code=finding.code,
         headline=finding.headline,
-        place=_place(site) if site else "the call site is not known",
+        place=_place(site) if site else _seen_at(anomaly),
         rows=tuple(
             snippet(site, finding.label, _note(anomaly), anomaly.evidence.quotes) if site else ()
         ),
         facts=tuple(_facts(anomaly)),
-        chain=tuple(_row(link, site) for link in anomaly.chain),
+        chain=tuple(_row(link, site) for link in anomaly.chain) if site else (),
         fixes=finding.fixes,
     )
 
@@ -56,6 +56,11 @@ def tell(anomaly: Anomaly) -> Story:
 def _place(site: Site) -> str:
     column = "" if site.column is None else f":{site.column + 1}"
     return f"{shown_path(site.file)}:{site.line}{column}"
+
+
+def _seen_at(anomaly: Anomaly) -> str:
+    site = anomaly.evidence.sink_site
+    return f"seen at {_place(site)}" if site else "the call site is not known"
 
 
 def _note(anomaly: Anomaly) -> tuple[Site, str] | None:
@@ -74,7 +79,8 @@ def _facts(anomaly: Anomaly) -> list[Fact]:
     if origin.module:
         where.append(f"module {origin.module}")
     came_in = evidence.origin_kind == "entry"
-    where.append("on entry" if came_in else f"{call_of(origin)} ({origin.op})")
+    if evidence.origin_kind != "unseen":
+        where.append("on entry" if came_in else f"{call_of(origin)} ({origin.op})")
     if origin.node and origin.derived:
         where.append(f"in {origin.node.split('::')[-1]}")
     facts = [Fact(label="where", text="; ".join(where))]

@@ -24,6 +24,8 @@ CASTS = frozenset(
     f"Module.{name}" for name in ("half", "bfloat16", "float", "double", "to", "type")
 )
 
+FROM_LOADER = "data from a DataLoader"
+
 
 class Freezer:
     """Freezes single records; `locate` finds the maker of an element."""
@@ -144,7 +146,8 @@ class Freezer:
         reader = next((r for r in path[1:] if r is not None), None)
         frames: Frames | None = entry.entered or (reader.frames if reader else None)
         name = self.tracer.modules.name_of_storage(entry.cdata)
-        source = " ".join(name) if name else "data from outside torch"
+        outside = FROM_LOADER if entry.entered is not None else "data from outside torch"
+        source = " ".join(name) if name else outside
         tensor = ref.tensor()
         operand = Operand(
             role="value",
@@ -197,7 +200,7 @@ class Freezer:
         if name:
             return " ".join(name)
         if entry.entered is not None:
-            return "data from a DataLoader"
+            return FROM_LOADER
         made = [i for i, _ in entry.writers if record is None or i < record.index]
         if made:
             return None

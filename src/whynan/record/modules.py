@@ -38,6 +38,10 @@ class ModuleTracker:
             register_module_forward_hook(self._leave, always_call=True),
         ]
 
+    def know(self, root: nn.Module) -> None:
+        """A model whose parameters are to be called by name before it ran."""
+        self._roots.add(root)
+
     def remove(self) -> None:
         for handle in self._handles:
             handle.remove()

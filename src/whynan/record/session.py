@@ -46,6 +46,7 @@ class Session:
         self._patches = Patches()
         self._mode: Any = None
         self._on_evidence = on_evidence
+        self.on_known_harm: Callable[[], None] = lambda: None  # explained once already
         self._evidence: list[Evidence] = []
         self._seen: set[object] = set()
         self._harms = 0
@@ -72,15 +73,17 @@ class Session:
         self.optimizers.resume()
         if self.outputs.is_waiting() or _get_current_dispatch_mode() is not self._mode:
             return False
-        forget(self.tracer, before=self.tracer.next_index)
+        self.checks.quietly(lambda: forget(self.tracer, before=self.tracer.next_index))
         self._take_off()
         return True
 
-    def resume(self, step: int) -> None:
+    def resume(self, step: int, *, uses_optimizer: bool) -> None:
         """Record again. What was known of storages may have changed meanwhile: forget it, but
         for what holds a non-finite value."""
         tracer = self.tracer
         tracer.step = step
+        tracer.began = True
+        tracer.uses_optimizer = uses_optimizer
         tracer.entries = {
             k: e for k, e in list(tracer.entries.items()) if e.tainted and not e.expired()
         }
@@ -110,8 +113,12 @@ class Session:
             elif not self._evidence:
                 self.checks.quietly(lambda: self._raised(error))
         finally:
-            self._take_off()
-            self.tracer.clear()
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Take everything off and let go of it, without a last look."""
+        self._take_off()
+        self.tracer.clear()
 
     def request_stop(self) -> None:
         """Every thread leaves the program at its next operation."""
@@ -128,6 +135,7 @@ class Session:
 
     def _harm(self, harm: Harm) -> None:
         if self._harms >= MAX_HARMS:
+            self.on_known_harm()
             return
         evidence = self.slicer.evidence(harm)
         if evidence is None:
@@ -135,10 +143,12 @@ class Session:
         self._harms += 1
         site = evidence.origin.site
         key = (site and (site.file, site.line, site.column), evidence.origin.op)
-        if key not in self._seen:
-            self._seen.add(key)
-            self._evidence.append(evidence)
-            self._on_evidence(evidence)
+        if key in self._seen:
+            self.on_known_harm()
+            return
+        self._seen.add(key)
+        self._evidence.append(evidence)
+        self._on_evidence(evidence)
 
     def recording(self) -> Recording:
         notes = list(self.surroundings.notes)

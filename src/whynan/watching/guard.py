@@ -16,8 +16,8 @@ from whynan.record.optimizer_sink import learning_rate, moves_safely, parameters
 from whynan.record.patches import Patches
 from whynan.record.sites import Frames, capture, is_torch_file
 from whynan.record.stats import has_nonfinite, norms
-from whynan.watch.history import History
-from whynan.watch.scaling import Scaling
+from whynan.watching.history import History
+from whynan.watching.scaling import Scaling
 
 Optimizer = torch.optim.Optimizer
 # Zero gradients under a loss like this one are the work of an overflow, not of a perfect fit.
@@ -117,6 +117,7 @@ class Guard:
 
     def follow(self, optimizer: Optimizer) -> None:
         """From now on every step of this kind of optimizer is seen."""
+        self.uses_optimizer = True
         kind = type(optimizer)
         if self._patches is not None and kind not in self._patched:
             self._patched.add(kind)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -12,16 +12,17 @@ import torch
 
 from whynan.model import Evidence
 from whynan.record.exceptions import complains
+from whynan.record.freeze import FROM_LOADER
 from whynan.record.patches import Patches
 from whynan.record.session import Session
 from whynan.record.sites import beyond_own, capture, is_torch_file
 from whynan.recording import Recording
-from whynan.watch.batches import Batches
-from whynan.watch.buffers import Buffers
-from whynan.watch.guard import Decision, Guard, Optimizer, Seen
-from whynan.watch.inference import Inference
-from whynan.watch.randomness import Randomness
-from whynan.watch.schedules import Schedules
+from whynan.watching.batches import Batches
+from whynan.watching.buffers import Buffers
+from whynan.watching.guard import Decision, Guard, Optimizer, Seen
+from whynan.watching.inference import Inference
+from whynan.watching.randomness import Randomness
+from whynan.watching.schedules import Schedules
 
 Policy = Literal["stop", "skip", "warn"]
 How = Literal["live", "rewind"]
@@ -62,6 +63,7 @@ class Watch:
         self.buffers = Buffers()
         self.batches = Batches(self.randomness)
         self.session = Session(on_evidence=self._evidence)
+        self.session.on_known_harm = self._explained_before
         self._schedules = Schedules()
         self._inference = Inference(self._model_is_called, self._model_returned)
         self._patches = Patches()
@@ -78,7 +80,8 @@ class Watch:
 
     # ---- start and end ----------------------------------------------------------------
 
-    def start(self) -> None:
+    def start(self, models: Sequence[Any] = (), optimizers: Sequence[Optimizer] = ()) -> None:
+        """Models and optimizers that exist already may be given; later ones are found."""
         guard = self.guard
         guard.on_harm, guard.on_doubt, guard.on_large = self._harm, self._doubt, self._large
         guard.before_step, guard.after_step = self._before_step, self._after_step
@@ -94,6 +97,10 @@ class Watch:
         self._schedules.install(self._patches)
         self._inference.install(self._patches)
         self._patches.wrap(torch, "compile", self._wrap_compile)
+        for model in models:
+            self.session.modules.know(model)
+        for optimizer in optimizers:
+            guard.follow(optimizer)
         if self.traces and self.live_steps > 0:
             self._go_live(start=True)
 
@@ -112,7 +119,7 @@ class Watch:
                 self._exception(error)
         finally:
             self.guard.active = False
-            self.session.stop(None)
+            self.session.abandon()
             self._inference.remove()
             self._patches.restore()
 
@@ -154,7 +161,7 @@ class Watch:
         if start:
             self.session.start()
         else:
-            self.session.resume(self.guard.step)
+            self.session.resume(self.guard.step, uses_optimizer=self.guard.uses_optimizer)
         self._phase = "live"
         self.guard.looking = False
 
@@ -176,7 +183,8 @@ class Watch:
     def _save_states(self) -> None:
         """What the next step starts from."""
         if _is_power_of_ten(self.guard.step):
-            self.buffers.follow()  # models may have come
+            self.buffers.follow()  # models and generators may have come
+            self.randomness.find_generators()
         else:
             self.buffers.save()
         if not self.batches.given and not self.batches.ever:
@@ -202,6 +210,11 @@ class Watch:
             return
         self._explained = self._reported = True
         self.found(evidence, "rewind" if self._phase == "replay" else "live")
+
+    def _explained_before(self) -> None:
+        self._explained = True
+        if self.policy == "warn":
+            self.later += 1
 
     # ---- what the guard reports -----------------------------------------------------------
 
@@ -254,11 +267,14 @@ class Watch:
         if self._reported and self.policy == "warn":
             self.later += 1
             return "go"
+        if seen.sink == "parameter" and self._reported:
+            return "go"  # too late to skip, and said already
         self._seen = seen
         if self._can_rewind(seen):
             self._rewind()
             return "cancel"
-        self._report(seen)
+        if not self._reported:
+            self._report(seen)
         if self.policy != "skip" or optimizer is None:
             return "go"
         self._drop(seen.step)
@@ -304,7 +320,7 @@ class Watch:
             self.randomness.restore(self._start_states)
         self.batches.repeat()
         self._schedules.on = False
-        self.session.resume(self.guard.step)
+        self.session.resume(self.guard.step, uses_optimizer=self.guard.uses_optimizer)
         self.session.optimizers.expect_skips(self.guard.scaling.skips)
         self._phase = "replay"
         self.guard.looking = False
@@ -352,7 +368,7 @@ class Watch:
         if self.policy == "skip":
             self.skipped.append(self.guard.step)
             self._explained = False
-        if seen is not None:
+        if seen is not None and not self._reported:
             self._report(seen)
 
     # ---- models without gradients, compiled functions -----------------------------------
@@ -391,4 +407,4 @@ def is_conclusive(evidence: Evidence) -> bool:
     if evidence.origin_kind != "entry":
         return True
     value = evidence.origin.inputs[0] if evidence.origin.inputs else None
-    return value is not None and value.source == "data from a DataLoader"
+    return value is not None and value.source == FROM_LOADER

@@ -11,7 +11,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter, _SingleProcessDataL
 
 from whynan.record.checks import tensors_in
 from whynan.record.patches import Patches
-from whynan.watch.randomness import Randomness, Saved
+from whynan.watching.randomness import Randomness, Saved
 
 MAX_BYTES = 64 << 20  # of the batches before the last one: gradient accumulation
 

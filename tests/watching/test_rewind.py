@@ -1,0 +1,187 @@
+"""A bad step is repeated in place where the loop allows it, elsewhere where it does not."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness import ForkServer, Result
+
+# 40 rows, one of them all zero: its norm is 0, and the division makes a NaN.
+DATA = """
+import itertools, random
+import torch, numpy as np
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, Sampler
+torch.manual_seed(3); np.random.seed(3); random.seed(3)
+X = torch.rand(80, 4) + 0.1
+X[57] = 0
+Y = torch.rand(80)
+model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.3), nn.Linear(8, 1))
+opt = torch.optim.Adam(model.parameters(), lr=1e-2)
+def loss_of(x, y):
+    unit = x / x.norm(dim=1, keepdim=True)  # HERE
+    return (model(unit).squeeze(-1) - y).square().mean()
+def train(x, y):
+    opt.zero_grad()
+    loss_of(x, y).backward()
+    opt.step()
+"""
+LOADER = "loader = DataLoader(TensorDataset(X, Y), batch_size=8, shuffle=True)\n"
+LOOPS: dict[str, tuple[str, str]] = {
+    "for": ("rewind", LOADER + "for x, y in loader: train(x, y)"),
+    "enumerate": ("rewind", LOADER + "for i, (x, y) in enumerate(loader): train(x, y)"),
+    "two epochs": ("rewind", LOADER + "for e in range(2):\n    for x, y in loader: train(x, y)"),
+    "zip": ("rewind", LOADER + "for (x, y), _ in zip(loader, itertools.count()): train(x, y)"),
+    "iter and next": (
+        "rewind",
+        LOADER + "it = iter(loader)\nfor _ in range(14):\n    x, y = next(it, (X[:8], Y[:8])); train(x, y)",
+    ),
+    "cycle": ("rewind", LOADER + "for x, y in itertools.islice(itertools.cycle(loader), 15): train(x, y)"),
+    "not shuffled": ("rewind", "for x, y in DataLoader(TensorDataset(X, Y), batch_size=8): train(x, y)"),
+    "workers": (
+        "rewind",
+        "for x, y in DataLoader(TensorDataset(X, Y), batch_size=8, shuffle=True, num_workers=2): train(x, y)",
+    ),
+    "augmenting dataset": (
+        "rewind",
+        """
+        class Noisy(Dataset):
+            def __len__(self): return 80
+            def __getitem__(self, i):
+                return X[i] * (1 + 0.1 * torch.rand(()) + 0.1 * random.random() + 0.1 * np.random.rand()), Y[i]
+        for x, y in DataLoader(Noisy(), batch_size=8, shuffle=True): train(x.float(), y)
+        """,
+    ),
+    "iterable dataset": (
+        "rewind",
+        """
+        class Stream(IterableDataset):
+            def __iter__(self): return iter(zip(X, Y))
+        for x, y in DataLoader(Stream(), batch_size=8): train(x, y)
+        """,
+    ),
+    "custom sampler": (
+        "rewind",
+        """
+        class Backwards(Sampler):
+            def __iter__(self): return iter(range(79, -1, -1))
+            def __len__(self): return 80
+        for x, y in DataLoader(TensorDataset(X, Y), batch_size=8, sampler=Backwards()): train(x, y)
+        """,
+    ),
+    "drawn from the random numbers": (
+        "rewind",
+        "torch.manual_seed(1)\nfor i in range(60):\n    rows = torch.randint(0, 80, (4,)); train(X[rows], Y[rows])",
+    ),
+    "drawn from a NumPy Generator": (
+        "rewind",
+        "rng = np.random.default_rng(1)\nfor i in range(60):\n    rows = rng.integers(0, 80, 4); train(X[rows], Y[rows])",
+    ),
+    "gradient accumulation": (
+        "rewind",
+        LOADER + """
+        for i, (x, y) in enumerate(loader):
+            (loss_of(x, y) / 2).backward()
+            if i % 2:
+                opt.step(); opt.zero_grad()
+        """,
+    ),
+    "the batch was changed in place": (
+        "rerun",
+        "for x, y in DataLoader(TensorDataset(X, Y), batch_size=8, num_workers=1): x.mul_(2); train(x, y)",
+    ),
+    "rows by hand": ("rerun", "for i in range(0, 80, 8): train(X[i:i + 8], Y[i:i + 8])"),
+    "one batch fetched ahead": (
+        "rerun",
+        LOADER + """
+        it = iter(loader)
+        ahead = next(it)
+        while ahead is not None:
+            x, y = ahead
+            ahead = next(it, None)
+            train(x, y)
+        """,
+    ),
+    "two optimizers": (
+        "rerun",
+        LOADER + """
+        other = nn.Linear(4, 1)
+        opt2 = torch.optim.SGD(other.parameters(), lr=0.1)
+        for x, y in loader:
+            opt2.zero_grad(); other(x).mean().backward(); opt2.step()
+            train(x, y)
+        """,
+    ),
+    "without an optimizer": (
+        "rerun",
+        """
+        for x, y in DataLoader(TensorDataset(X, Y), batch_size=8):
+            model.zero_grad()
+            loss_of(x, y).backward()
+            with torch.no_grad():
+                for p in model.parameters():
+                    p -= 0.01 * p.grad
+        """,
+    ),
+    "closures": (
+        "rerun",
+        """
+        opt = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=2)
+        for x, y in DataLoader(TensorDataset(X, Y), batch_size=8):
+            def closure():
+                opt.zero_grad(); loss = loss_of(x, y); loss.backward(); return loss
+            opt.step(closure)
+        """,
+    ),
+    "an exception of the script": (
+        "rerun",
+        LOADER + """
+        for x, y in loader:
+            loss = loss_of(x, y)
+            if loss.isnan():
+                raise ValueError("loss is nan")
+            opt.zero_grad(); loss.backward(); opt.step()
+        """,
+    ),
+}  # fmt: skip
+
+
+def program(folder: Path, loop: str) -> Path:
+    parts = [textwrap.dedent(part) for part in loop.split("\n        ", 1)]
+    text = DATA + (
+        parts[0] + "\n" + textwrap.dedent("        " + loop.split("\n        ", 1)[1])
+        if "\n        " in loop
+        else loop
+    )
+    path = folder / "script.py"
+    path.write_text(text + "\n")
+    return path
+
+
+def first(result: Result) -> dict[str, Any]:
+    assert result.report is not None, result.stderr
+    assert result.report["anomalies"], result.stderr
+    found: dict[str, Any] = result.report["anomalies"][0]
+    return found
+
+
+@pytest.mark.parametrize("loop", LOOPS, ids=lambda name: name.replace(" ", "_"))
+def test_origin_is_found_in_a_loop(loop: str, programs: ForkServer, tmp_path: Path) -> None:
+    how, text = LOOPS[loop]
+    script = program(tmp_path, text)
+    traced = programs.run(script, mode="trace")
+    watched = programs.run(script, mode="auto", live_steps=0)
+    expected, seen = first(traced), first(watched)
+    line = 1 + script.read_text().splitlines().index(
+        next(x for x in script.read_text().splitlines() if "# HERE" in x)
+    )
+    assert seen["location"]["line"] == line
+    for key in ("phase", "step", "mechanism", "op"):
+        assert seen[key] == expected[key], key
+    assert watched.report is not None
+    assert watched.report["reproduced"] == how
+    assert watched.code == 3
