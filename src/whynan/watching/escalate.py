@@ -187,7 +187,7 @@ class Watch:
             self.randomness.find_generators()
         else:
             self.buffers.save()
-        if not self.batches.given and not self.batches.ever:
+        if not self.batches.ever:
             self._start_states = self.randomness.save()
 
     def _settle(self) -> None:
@@ -197,11 +197,11 @@ class Watch:
         if self._phase == "live":
             if not self._is_live(self.guard.step):
                 self._go_quiet()
-            elif self.policy == "skip":
+            elif self.policy == "skip" and not self.batches.ever:
                 self._save_states()
         elif self._is_live(self.guard.step):
             self._go_live()
-        else:
+        elif not self.batches.ever:
             self._save_states()
 
     def _evidence(self, evidence: Evidence) -> None:
@@ -257,6 +257,9 @@ class Watch:
         self._schedules.on = True
         if self._phase == "guard" and self.guard.local.losses and self.guard.looking:
             self.guard.look_at_losses()
+        needed = self._phase == "guard" or (self._phase == "live" and self.policy == "skip")
+        if needed and not self.batches.given:
+            self._save_states()  # after all that follows an update: averages, evaluation
 
     def _large(self) -> None:
         """Gradients this large may overflow in the update itself: record that."""
