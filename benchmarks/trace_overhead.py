@@ -100,14 +100,13 @@ def main() -> None:
     lines = table(options.repeats)
     if options.write:
         threads = torch.get_num_threads()
-        DOC.write_text(
-            HEAD.format(torch=torch.__version__, threads=threads) + "\n".join(lines) + TAIL
-        )
+        head = DOC.read_text().split(TITLE)[0]
+        part = HEAD.format(torch=torch.__version__, threads=threads)
+        DOC.write_text(head + part + "\n".join(lines) + TAIL)
 
 
-HEAD = """# What whynan costs
-
-## `--mode trace`
+TITLE = "## `--mode trace`"
+HEAD = """## `--mode trace`
 
 Measured with torch {torch} on a CPU with {threads} thread(s) by `benchmarks/trace_overhead.py`: time
 per training step as a ratio to the plain step, median of interleaved repeats; peak memory of the

@@ -61,12 +61,27 @@ def test_origin_of(case: Path, programs: ForkServer, request: pytest.FixtureRequ
     )
 
 
+@pytest.mark.parametrize("case", CASES, ids=lambda p: p.name)
+def test_watching_gives_the_same_answer_on(case: Path, programs: ForkServer) -> None:
+    expected = json.loads((case / "expected.json").read_text())
+    result = programs.run(case / "script.py", mode="auto")
+    assert result.report is not None, result.stderr
+    assert result.report["anomalies"], f"no harm seen\n{result.stderr}"
+    first = result.report["anomalies"][0]
+    seen = {**first, **{k: first["location"][k] for k in ("file", "line")}}
+    keys = [k for k in ("file", "line", "phase", "step", "mechanism") if k in expected]
+    assert {k: seen[k] for k in keys} == {k: expected[k] for k in keys}
+    assert result.report["reproduced"] in ("live", "rewind", "rerun")
+    assert "stepped aside" not in result.stderr
+    assert result.code == 3
+
+
+@pytest.mark.parametrize("mode", ["trace", "auto"])
 @pytest.mark.parametrize("script", HEALTHY, ids=lambda p: p.stem)
-def test_silence_on(script: Path, programs: ForkServer) -> None:
+def test_silence_on(script: Path, mode: str, programs: ForkServer) -> None:
     plain = programs.run(script, traced=False)
-    traced = programs.run(script)
-    assert traced.report is not None, traced.stderr
-    assert traced.report["anomalies"] == []
-    assert [n for n in traced.report["notes"] if "stepped aside" in n] == []
-    assert "error[" not in traced.stderr
-    assert (traced.code, traced.stdout) == (plain.code, plain.stdout)
+    watched = programs.run(script, mode=mode)
+    assert watched.report is not None, watched.stderr
+    assert watched.report["anomalies"] == []
+    assert (watched.code, watched.stdout) == (plain.code, plain.stdout)
+    assert "whynan" not in watched.stderr

@@ -14,8 +14,8 @@ from whynan.recording import load
 
 
 def reopen(path: Path) -> Diagnosis:
-    """Read a recording and explain it, with the versions and the mode of the run."""
-    recording = load(path)
+    """Read a recording, or the one in a capsule, and explain it as the run itself did."""
+    recording = load(path / "recording.json" if path.is_dir() else path)
     result = diagnose(recording, script=recording.script, outcome=recording.outcome)
     return replace(
         result,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from collections.abc import Callable
@@ -34,6 +35,7 @@ class RunOptions:
     on_anomaly: Policy = "stop"
     json: Path | None = None
     recording: Path | None = None
+    capsule: Path | None = None
     max_steps: int | None = None
     trace_from: int | None = None  # a second run: record from this step on
     live_steps: int | None = None  # how many steps `auto` records before it only guards
@@ -58,6 +60,7 @@ class Run:
         self._recording = Recording()
         self._extra: tuple[Evidence, ...] = ()  # not from this process's recorder
         self._notes: list[str] = []
+        self._capsule_is_full = False
         self._tell_progress = report_progress()
 
     def go(self) -> int:
@@ -87,6 +90,16 @@ class Run:
         return self._end(error)
 
     def _check_paths(self) -> None:
+        capsule = self.options.capsule
+        if capsule is not None:
+            if self.options.mode == "trace":
+                raise UsageError(
+                    "--capsule needs --mode auto or guard, which know the step's start"
+                )
+            if importlib.util.find_spec("safetensors") is None:
+                raise UsageError("--capsule needs safetensors: pip install safetensors")
+            if capsule.exists() and not capsule.is_dir():
+                raise UsageError(f"--capsule {capsule}: there is a file of that name")
         for option in ("json", "recording"):
             path: Path | None = getattr(self.options, option)
             if path is not None and not path.absolute().parent.is_dir():
@@ -139,6 +152,7 @@ class Run:
         if not self._ending:  # else the program's own traceback comes first
             self._show()
             self._write("anomaly")
+            self._fill_capsule()
         if self.options.on_anomaly == "stop":
             self._leave()
 
@@ -160,6 +174,7 @@ class Run:
         if not self._ending:
             self._show()
             self._write("anomaly")
+            self._fill_capsule()
             if self.options.on_anomaly == "stop":
                 self._leave()
 
@@ -301,6 +316,20 @@ class Run:
                 self._recording.of(diagnosis).save(path)
         except OSError as error:
             self._say(f"could not write {path}: {error}")
+
+    def _fill_capsule(self) -> None:
+        """The first harm's step, so that it can be repeated on another machine."""
+        folder = self.options.capsule
+        if folder is None or self.watch is None or self._capsule_is_full:
+            return
+        self._capsule_is_full = True
+        try:
+            from whynan.watching import capsule
+
+            capsule.write(folder, self.watch, [self.program.target, *self.program.args])
+            self._recording.of(self._diagnosis("anomaly")).save(folder / "recording.json")
+        except (OSError, ImportError, ValueError, RuntimeError) as error:
+            self._say(f"could not write the capsule {folder}: {error}")
 
     @staticmethod
     def _say(text: str) -> None:

@@ -36,6 +36,13 @@ import click
     type=click.Path(path_type=Path),
     help="Also save what was recorded, for `whynan report`.",
 )
+@click.option(
+    "--capsule",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="On harm, keep what repeats the step elsewhere: weights, optimizer state, batch and "
+    "random states, as safetensors and JSON.",
+)
 @click.option("--trace-from", type=click.IntRange(min=0), hidden=True)
 @click.option("-m", "module", metavar="MODULE", help="Run a module, as `python -m MODULE` does.")
 @click.argument("script", required=False)
@@ -46,6 +53,7 @@ def run(
     json_path: Path | None,
     max_steps: int | None,
     recording: Path | None,
+    capsule: Path | None,
     trace_from: int | None,
     module: str | None,
     script: str | None,
@@ -79,6 +87,7 @@ def run(
         json=json_path,
         recording=recording,
         max_steps=max_steps,
+        capsule=capsule,
         trace_from=trace_from,
     )
     return Run(program, options).go()

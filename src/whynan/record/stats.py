@@ -39,11 +39,10 @@ def has_nonfinite(x: torch.Tensor) -> bool:
     return total - total != 0 and _exactly(x)
 
 
-LARGE_NUMEL = 1 << 15
+LARGE_NUMEL = 1 << 16
 DOT_TYPES = (torch.float32, torch.float64)
 
 
-@torch.no_grad()
 def norms(tensors: list[torch.Tensor]) -> list[float]:
     """The 2-norm of each dense floating tensor, with one transfer for all that share a type.
 
@@ -71,6 +70,8 @@ def _suits_dot(t: torch.Tensor) -> bool:
 
 def _together(scalars: Sequence[torch.Tensor]) -> list[float]:
     first = scalars[0]
+    if first.device.type == "cpu":
+        return [s.item() for s in scalars]  # nothing to wait for
     if any(s.dtype != first.dtype or s.device != first.device for s in scalars):
         scalars = [s.to(first.device, torch.float64) for s in scalars]
     return torch.stack(tuple(scalars)).tolist()

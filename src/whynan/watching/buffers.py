@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 import weakref
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn
+
+from whynan.record.patches import Patches
 
 MAX_BYTES = 64 << 20
 
@@ -15,30 +18,44 @@ class Buffers:
     """Knows the buffers of the program's models and their values at the start of the step."""
 
     def __init__(self) -> None:
-        self._owners: list[tuple[weakref.ref[nn.Module], str, str]] = []
+        self._modules: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        self._owners: list[tuple[weakref.ref[nn.Module], str, str]] | None = None
         self._live: list[torch.Tensor] = []
         self._saved: list[torch.Tensor] = []
         self._names: list[str] = []
         self._versions: list[int] = []
 
-    def follow(self) -> None:
-        """Learn which buffers there are: a look at all objects, so not at every step."""
-        modules = [
-            o
-            for o in gc.get_objects()
-            if issubclass(type(o), nn.Module) and o.__dict__.get("_buffers")
-        ]
-        self._owners = [
+    def install(self, patches: Patches) -> None:
+        """Hear of every module that gets a buffer, or comes with some out of a copy or a file."""
+        patches.wrap(nn.Module, "register_buffer", self._wrap)
+        patches.wrap(nn.Module, "__setstate__", self._wrap)
+
+    def _wrap(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def own(module: Any, *args: Any, **kwargs: Any) -> Any:
+            result = original(module, *args, **kwargs)
+            self._modules.add(module)
+            self._owners = None
+            return result
+
+        return own
+
+    def know(self, model: nn.Module) -> None:
+        """A model that existed before."""
+        self._modules.update(m for m in model.modules() if m._buffers)
+        self._owners = None
+
+    def _find(self) -> list[tuple[weakref.ref[nn.Module], str, str]]:
+        return [
             (weakref.ref(module), name, f"{type(module).__name__}.{name}")
-            for module in modules
+            for module in list(self._modules)
             for name, buffer in module._buffers.items()
             if buffer is not None
         ]
-        self._live, self._saved, self._names, self._versions = [], [], [], []
-        self.save()
 
     def save(self) -> None:
         """Copy what has changed since the last time, as cheaply as possible."""
+        if self._owners is None:
+            self._owners = self._find()
         if not self._owners:
             return
         found = []

@@ -74,8 +74,9 @@ class Watch:
         self._reported = False
         self._doubted = False
         self._also_live: set[int] = set()
+        self._open_doubt: Seen | None = None
         self._calls = 0
-        self._start_states: Any = None
+        self.start_states: Any = None
         self._threads: set[int] = set()
 
     # ---- start and end ----------------------------------------------------------------
@@ -93,12 +94,14 @@ class Watch:
         self.batches.on_fetch = lambda: guard.quietly(self._fetching)
         guard.on_follow = self._first_optimizer
         guard.install(self._patches)
-        self.batches.install(self._patches)
+        for part in (self.batches, self.buffers, self.randomness):
+            part.install(self._patches)
         self._schedules.install(self._patches)
         self._inference.install(self._patches)
         self._patches.wrap(torch, "compile", self._wrap_compile)
         for model in models:
             self.session.modules.know(model)
+            self.buffers.know(model)
         for optimizer in optimizers:
             guard.follow(optimizer)
         if self.traces and self.live_steps > 0:
@@ -113,8 +116,9 @@ class Watch:
             elif phase == "replay" and self._seen is not None and not self._explained:
                 self.session.pause()
                 self._give_up()
-            elif error is None:
+            elif error is None or isinstance(error, SystemExit):
                 self.guard.quietly(self.guard.look_at_losses)
+                self.guard.quietly(self._settle_doubt)
             elif self.guard.active and self.armed_from is None and complains(error):
                 self._exception(error)
         finally:
@@ -169,26 +173,19 @@ class Watch:
         if self.session.pause():
             self._phase = "guard"
             self.guard.looking = self.armed_from is None
-            self.randomness.find_generators()
-            self.buffers.follow()
             self._save_states()
 
     def _first_optimizer(self) -> None:
         """The model exists, nothing has run: the first step's start."""
-        if self._start_states is None:
-            self.buffers.follow()
-            self.randomness.find_generators()
-            self._start_states = self.randomness.save()
+        if self.start_states is None:
+            self.buffers.save()
+            self.start_states = self.randomness.save()
 
     def _save_states(self) -> None:
         """What the next step starts from."""
-        if _is_power_of_ten(self.guard.step):
-            self.buffers.follow()  # models and generators may have come
-            self.randomness.find_generators()
-        else:
-            self.buffers.save()
+        self.buffers.save()
         if not self.batches.ever:
-            self._start_states = self.randomness.save()
+            self.start_states = self.randomness.save()
 
     def _settle(self) -> None:
         """At the border of two steps: record the next one, or not."""
@@ -239,6 +236,7 @@ class Watch:
             else:
                 self._give_up()
         self._schedules.on = True
+        self._settle_doubt()
         self.batches.begin_step()
         self._settle()
         self.on_step(self.guard.step)
@@ -249,6 +247,7 @@ class Watch:
         self._unit_is_over()
 
     def _unit_is_over(self) -> None:
+        self._settle_doubt()
         self._calls += 1
         if self._phase == "live" and self._calls >= LIVE_CALLS and self.armed_from is None:
             self._go_quiet()
@@ -257,6 +256,8 @@ class Watch:
         self._schedules.on = True
         if self._phase == "guard" and self.guard.local.losses and self.guard.looking:
             self.guard.look_at_losses()
+        if not self.guard.local.losses and not self.batches.given:
+            self._settle_doubt()
         needed = self._phase == "guard" or (self._phase == "live" and self.policy == "skip")
         if needed and not self.batches.given:
             self._save_states()  # after all that follows an update: averages, evaluation
@@ -273,6 +274,7 @@ class Watch:
         if seen.sink == "parameter" and self._reported:
             return "go"  # too late to skip, and said already
         self._seen = seen
+        self._open_doubt = None
         if self._can_rewind(seen):
             self._rewind()
             return "cancel"
@@ -289,10 +291,16 @@ class Watch:
         if self._doubted or self._reported or not self.traces or self.policy != "stop":
             return
         if nan or seen.sink == "gradient":
-            self._doubted = True
-            self.unexplained(seen)
+            self._open_doubt = self._open_doubt or seen  # the step itself may settle it
         elif len(self._also_live) < MAX_ALSO_LIVE:
             self._also_live.add(self.guard.step + 1)  # if it lasts, the tracer will judge it
+
+    def _settle_doubt(self) -> None:
+        """The step is over and did not settle it: ask for a second run, once."""
+        seen, self._open_doubt = self._open_doubt, None
+        if seen is not None and not self._doubted:
+            self._doubted = True
+            self.unexplained(seen)
 
     def _report(self, seen: Seen) -> None:
         self._reported = True
@@ -319,8 +327,8 @@ class Watch:
         self._explained = False
         self.guard.begin_step()
         self.buffers.restore()
-        if not self.batches.ever and self._start_states is not None:
-            self.randomness.restore(self._start_states)
+        if not self.batches.ever and self.start_states is not None:
+            self.randomness.restore(self.start_states)
         self.batches.repeat()
         self._schedules.on = False
         self.session.resume(self.guard.step, uses_optimizer=self.guard.uses_optimizer)

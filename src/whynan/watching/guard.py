@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -24,6 +26,7 @@ Optimizer = torch.optim.Optimizer
 LARGE_LOSS = 1e15
 LARGE_NORM = 1e12  # its square is still far from float32's limit
 MAX_LOSSES = 64
+_strided = torch.strided
 _current_node = torch._C._current_autograd_node
 _transform: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
 
@@ -57,6 +60,17 @@ class _Local(threading.local):
 Decision = Literal["go", "cancel"]
 
 
+_alive: weakref.WeakSet[Guard] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for guard in list(_alive):
+        guard.active = False  # a worker is not the program
+
+
+os.register_at_fork(after_in_child=_after_fork)  # once: it can never be taken back
+
+
 class Guard:
     """Wraps `step`, `backward` and the ways values are read; says when harm is seen."""
 
@@ -79,9 +93,11 @@ class Guard:
         self.on_error: Callable[[BaseException], None] = lambda error: None
         self._patches: Patches | None = None
         self._patched: set[type] = set()
+        self.optimizers: weakref.WeakSet[Optimizer] = weakref.WeakSet()
 
     def install(self, patches: Patches) -> None:
         self._patches = patches
+        _alive.add(self)
         patches.wrap(Optimizer, "__init__", self._wrap_init)
         patches.wrap(torch.autograd, "_engine_run_backward", self._wrap_engine)
         for module in (torch.nn.utils, torch.nn.utils.clip_grad):
@@ -118,6 +134,7 @@ class Guard:
     def follow(self, optimizer: Optimizer) -> None:
         """From now on every step of this kind of optimizer is seen."""
         self.uses_optimizer = True
+        self.optimizers.add(optimizer)
         kind = type(optimizer)
         if self._patches is not None and kind not in self._patched:
             self._patched.add(kind)
@@ -154,7 +171,14 @@ class Guard:
             for p in group["params"]
             if p.grad is not None
         ]
-        dense = [_values(g) for g in gradients if type(g).__torch_dispatch__ in PLAIN]
+        dense = [
+            g
+            if type(g) is torch.Tensor and g.layout is _strided and not g.requires_grad
+            else _values(g)
+            for g in gradients
+            if type(g).__torch_dispatch__ in PLAIN
+        ]
+        dense = [torch.view_as_real(g) if g.is_complex() else g for g in dense]
         found = norms(dense)
         values = self._loss_values()
         self.history.gradients(found)
@@ -285,16 +309,16 @@ class Guard:
             if type(value) is float:
                 if value - value != 0:
                     self._read(value, sys._getframe(1))
-            elif (
-                self.looking
-                and self.active
-                and not isinstance(value, (int, bool, complex))
-                and not _inside_transform()
-            ):
+            elif self.looking and not isinstance(value, (int, complex)) and self._is_the_users():
                 self.quietly(lambda: self._look_at_read(tensor, sys._getframe(3)))
             return value
 
         return read
+
+    def _is_the_users(self) -> bool:
+        """Whether it is the program that computes, not whynan, an optimizer or torch.func."""
+        local = self.local
+        return self.active and not local.own and not local.depth and not _inside_transform()
 
     def _wrap_text(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def show(tensor: Any, *args: Any, **kwargs: Any) -> Any:
@@ -316,9 +340,7 @@ class Guard:
                 self.local.own += 1
 
     def _read(self, value: float, frame: Any) -> None:
-        if not self.active or not self.looking or self.local.own or self.local.depth:
-            return
-        if _inside_transform():
+        if not self.looking or not self._is_the_users():
             return
         if is_torch_file(frame.f_code.co_filename):
             return  # torch reads it for its own purposes
@@ -348,8 +370,7 @@ def _values(gradient: torch.Tensor) -> torch.Tensor:
         gradient = gradient._values()
     elif gradient.layout is not torch.strided:
         gradient = gradient.values()
-    gradient = gradient.detach()
-    return torch.view_as_real(gradient) if gradient.is_complex() else gradient
+    return gradient.detach()
 
 
 def _is_bad(norm: torch.Tensor) -> bool:

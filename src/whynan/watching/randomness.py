@@ -11,10 +11,13 @@ from typing import Any
 
 import torch
 
+from whynan.record.patches import Patches
+
 # The bytes of a Mersenne twister: 624 words of state and a position. Copying them is fifty times
 # as fast as NumPy's own get_state(), twenty times as fast as random.getstate().
 _WORDS = 624
 _BYTES = 4 * (_WORDS + 1)
+MAX_GENERATORS = 8  # more would cost more than a replay is worth
 _OBJECT_HEAD = object.__basicsize__
 
 
@@ -41,13 +44,23 @@ class Randomness:
         self._numpy: tuple[Callable[[], Any], Callable[[Any], None]] | None = None
         self._generators: list[Any] = []
 
-    def find_generators(self) -> None:
-        """NumPy's Generators that the program holds; a look at all objects, so once only."""
+    def install(self, patches: Patches) -> None:
+        """Hear of NumPy's Generators; those made before are looked for among all objects, once."""
         numpy = sys.modules.get("numpy")
-        if numpy is None:
+        if numpy is None or not hasattr(numpy, "random"):
             return
         kind = numpy.random.Generator
         self._generators = [o.bit_generator for o in gc.get_objects() if type(o) is kind]
+        patches.wrap(numpy.random, "default_rng", self._wrap_maker)
+
+    def _wrap_maker(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def default_rng(*args: Any, **kwargs: Any) -> Any:
+            generator = original(*args, **kwargs)
+            if len(self._generators) < MAX_GENERATORS:
+                self._generators.append(generator.bit_generator)
+            return generator
+
+        return default_rng
 
     def save(self) -> Saved:
         if self._numpy is None and "numpy.random" in sys.modules:

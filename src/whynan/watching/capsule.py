@@ -1,0 +1,124 @@
+"""What is needed to repeat the failing step elsewhere: safetensors and JSON, no pickle."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from whynan.files import write_atomically
+from whynan.record.modules import clean
+from whynan.watching.randomness import Saved
+
+if TYPE_CHECKING:
+    from whynan.watching.escalate import Watch
+
+SCHEMA = "whynan.capsule/1"
+TENSORS, MANIFEST = "tensors.safetensors", "capsule.json"
+# Settings that change numbers; the rest of the environment is the user's own business.
+SETTINGS = ("CUDA_", "CUBLAS_", "TORCH", "PYTORCH", "OMP_", "MKL_", "NCCL_", "PYTHONHASHSEED")
+
+
+def write(folder: Path, watch: Watch, program: list[str]) -> None:
+    """Weights, buffers, optimizer state, batch and random states as the step began."""
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    names = dict(_names(watch))
+    tensors: dict[str, torch.Tensor] = {}
+    optimizers = list(watch.guard.optimizers)
+    settings = []
+    for number, optimizer in enumerate(optimizers):
+        settings.append(_optimizer(optimizer, f"optimizer.{number}", names, tensors))
+    for parameter, name in names.items():
+        tensors.setdefault(name, parameter)
+    tensors |= {f"buffer.{name}": value for name, value in watch.buffers.saved().items()}
+    batches = [_described(b.item, f"batch.{i}", tensors) for i, b in enumerate(watch.batches.given)]
+    states = watch.batches.given[0].after if watch.batches.given else watch.start_states
+    random = _random(states, tensors) if states is not None else None
+    ready = {k: t.detach().cpu().contiguous().clone() for k, t in tensors.items() if _storable(t)}
+    temporary = folder / f".{TENSORS}"
+    save_file(ready, temporary)
+    os.replace(temporary, folder / TENSORS)
+    manifest = {
+        "schema": SCHEMA,
+        "program": program,
+        "step": watch.guard.step,
+        "optimizers": settings,
+        "batches": batches,
+        "random": random,
+        "environment": environment(),
+    }
+    write_atomically(folder / MANIFEST, json.dumps(manifest, indent=1, default=str) + "\n")
+
+
+def environment() -> dict[str, Any]:
+    """What the numbers depend on."""
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "torch": torch.__version__,
+        "numpy": getattr(sys.modules.get("numpy"), "__version__", None),
+        "threads": torch.get_num_threads(),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "default_dtype": str(torch.get_default_dtype()),
+        "settings": {k: v for k, v in sorted(os.environ.items()) if k.startswith(SETTINGS)},
+    }
+
+
+def _names(watch: Watch) -> Iterator[tuple[torch.Tensor, str]]:
+    for number, root in enumerate(watch.session.modules.roots()):
+        for name, parameter in root.named_parameters():
+            yield parameter, f"model.{number}.{clean(name)}"
+
+
+def _optimizer(
+    optimizer: Any, prefix: str, names: dict[torch.Tensor, str], tensors: dict[str, torch.Tensor]
+) -> dict[str, Any]:
+    for g, group in enumerate(optimizer.param_groups):
+        for i, parameter in enumerate(group["params"]):
+            name = names.setdefault(parameter, f"{prefix}.parameter.{g}.{i}")
+            for key, value in optimizer.state.get(parameter, {}).items():
+                if isinstance(value, torch.Tensor):
+                    tensors[f"{prefix}.{key}.{name}"] = value
+    groups = [
+        {
+            **{k: v for k, v in group.items() if isinstance(v, (int, float, str, bool, tuple))},
+            "params": [names[p] for p in group["params"]],
+        }
+        for group in optimizer.param_groups
+    ]
+    return {"class": type(optimizer).__qualname__, "groups": groups}
+
+
+def _described(item: Any, name: str, tensors: dict[str, torch.Tensor]) -> Any:
+    """The shape of a batch, with a tensor's name where a tensor stands."""
+    if isinstance(item, torch.Tensor):
+        tensors[name] = item
+        return {"tensor": name}
+    if isinstance(item, dict):
+        return {str(k): _described(v, f"{name}.{k}", tensors) for k, v in item.items()}
+    if isinstance(item, (list, tuple)):
+        return [_described(v, f"{name}.{i}", tensors) for i, v in enumerate(item)]
+    return item if isinstance(item, (int, float, str, bool, type(None))) else repr(item)
+
+
+def _random(states: Saved, tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
+    tensors["random.torch"] = states.torch
+    for kind in ("python", "numpy"):
+        value = getattr(states, kind)
+        if isinstance(value, tuple) and isinstance(value[0], bytes):
+            tensors[f"random.{kind}"] = torch.frombuffer(bytearray(value[0]), dtype=torch.uint8)
+    return {"generators": states.generators}
+
+
+def _storable(tensor: torch.Tensor) -> bool:
+    return (
+        tensor.layout is torch.strided and not tensor.is_quantized and torch._C._has_storage(tensor)
+    )
