@@ -73,12 +73,14 @@ def bars_of(stats: TensorStats | None) -> Bars | None:
         words = f"{n:,} between {number(2.0**exponent)} and {number(2.0 ** (exponent + 1))}"
         return x(exponent), round(BARS_HEIGHT - 20 - height, 1), round(width * 0.9, 1), words
 
-    shown = range(math.ceil(low / 8) * 8, high + 1, 8 if high - low <= 64 else 32)
-    under, over = (d / math.log10(2) for d in decades(stats.dtype))
+    per_decade = math.log2(10)
+    first, last = math.ceil(low / per_decade), math.floor((high + 1) / per_decade)
+    shown = range(first, last + 1, max(1, math.ceil((last - first + 1) / 6)))
+    under, over = (decade * per_decade for decade in decades(stats.dtype))
     limits = [(under, "underflow"), (over, "overflow")]
     return Bars(
         bars=tuple(bar(exponent, n) for exponent, n in sorted(counts.items())),
-        ticks=tuple((x(e), number(2.0**e)) for e in shown),
+        ticks=tuple((x(d * per_decade), f"1e{d}" if d else "1") for d in shown),
         limits=tuple((x(place), word) for place, word in limits if low <= place <= high + 1),
         words=f"magnitudes from {number(2.0 ** min(counts))} to {number(2.0 ** (max(counts) + 1))}",
     )
