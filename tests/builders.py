@@ -35,10 +35,17 @@ def stop(evidence):
 
 session = Session(on_evidence=stop)
 session.start()
+error = None
 try:
     runpy.run_path(sys.argv[1], run_name="__main__")
 except StopRun:
-    session.stop()
+    pass
+except Exception as raised:
+    error = raised
+try:
+    session.stop(error)
+except StopRun:
+    pass
 result = diagnose(session.recording(), script=sys.argv[1])
 Path("live.txt").write_text(str(result))
 json_report.write(result, Path("live.json"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 import typing
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -269,3 +270,21 @@ def test_stats_draw_themselves() -> None:
     stats = TensorStats(shape=(2, 3), dtype="<b>", nan=4, min=0.0, max=1.0, exponents={0: 2})
     text = " ".join(Outline(stats._repr_html_()).text.split())
     assert text.startswith("<b> 2x3 on cpu, in [0, 1], 4 NaN")
+
+
+def luminance(colour: str) -> float:
+    channels = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_words_stand_out_from_their_ground(dark: bool) -> None:
+    css = (html.FOLDER / "page.css").read_text()
+    pairs = re.findall(r"--([a-z-]+): light-dark\((#\w{6}), (#\w{6})\)", css)
+    colours = {name: (second if dark else first) for name, first, second in pairs}
+    grounds = {"red": "red-bg", "amber": "amber-bg", "blue": "blue-bg", "green": "green-bg"}
+    for ink in ("ink", "soft", *grounds):
+        for ground in ("card", grounds.get(ink, "card")):
+            light, deep = sorted((luminance(colours[ink]), luminance(colours[ground])))[::-1]
+            assert (light + 0.05) / (deep + 0.05) >= 4.5, (ink, ground)  # WCAG AA

@@ -64,7 +64,8 @@ def _compile(shell: Any, cell: str) -> Callable[[], None]:
     """The cell under its own line numbers: the magic's line stays counted."""
     nested = cell.lstrip().startswith("%%")  # only a first line is a cell magic
     source = shell.transform_cell(cell if nested else f"# %%whynan\n{cell}")
-    name = shell.compile.cache(source, shell.execution_count, raw_code=source)
+    number = len(shell.history_manager.input_hist_parsed) - 1  # as in `In[number]`
+    name = shell.compile.cache(source, number, raw_code=source)
     tree = shell.compile.ast_parse(source, filename=name)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     body = shell.compile(tree, name, "exec")
