@@ -12,6 +12,7 @@ from whynan.model import Site
 
 AROUND_ORIGIN = 3
 AROUND_OTHERS = 1
+MOST_LINES = 8
 # What is drawn where several expressions overlap: the last one wins.
 ORDER = ("path", "sink", "reason", "origin")
 
@@ -57,7 +58,7 @@ def _listing(file: str, placed: list[tuple[Stage, Site]], quotes: Quotes) -> Lis
     wanted: set[int] = set()
     for stage, site in placed:
         around = AROUND_ORIGIN if stage.role == "origin" else AROUND_OTHERS
-        wanted |= set(range(max(1, site.line - around), site.end_line + around + 1))
+        wanted |= set(range(max(1, site.line - around), _end(site) + around + 1))
     found = [_line(file, number, placed, quotes) for number in sorted(wanted)]
     lines: list[Line] = []
     for block in _blocks(found):
@@ -77,15 +78,21 @@ def _blocks(lines: list[Line]) -> Iterator[list[Line]]:
 
 def _line(file: str, number: int, placed: list[tuple[Stage, Site]], quotes: Quotes) -> Line:
     text = source_line(file, number, quotes)
-    here = [(stage, site) for stage, site in placed if site.line <= number <= site.end_line]
+    here = [(stage, site) for stage, site in placed if site.line <= number <= _end(site)]
     if not text and here:
         text = here[0][1].source if here[0][1].line == number else ""
     roles = [""] * len(text)
     for stage, site in sorted(here, key=lambda entry: ORDER.index(entry[0].role)):
         start, end = _columns(site, number, text)
         roles[start:end] = [stage.role] * len(roles[start:end])
-    ending = [stage for stage, site in here if site.end_line == number]
+    ending = [stage for stage, site in here if _end(site) == number]
     return Line(number=number, pieces=tuple(_pieces(text, roles)), notes=tuple(_notes(ending)))
+
+
+def _end(site: Site) -> int:
+    """Of a statement with a body, such as a loop over a loader, only its first line is meant."""
+    has_body = site.source.rstrip().endswith(":")
+    return site.line if has_body or site.end_line - site.line >= MOST_LINES else site.end_line
 
 
 def _columns(site: Site, number: int, text: str) -> tuple[int, int]:
