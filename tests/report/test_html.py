@@ -164,6 +164,16 @@ def test_a_healthy_run_shows_its_health() -> None:
     }
 
 
+def test_an_origin_that_nobody_saw_is_not_drawn() -> None:
+    evidence = recording().evidence[0]
+    unknown = replace(evidence.origin, op="unseen", site=None, inputs=(), outputs=())
+    unseen = replace(evidence, origin=unknown, origin_kind="unseen", path=(), incomplete="why")
+    outline = Outline(html.page(diagnose(Recording(evidence=(unseen,)))))
+    stages = [attrs["class"] for _, attrs in outline.tags if "stage " in (attrs.get("class") or "")]
+    assert stages == ["stage sink"]
+    assert "what made it was not seen" in outline.text
+
+
 def test_what_was_not_measured_is_not_drawn() -> None:
     rows = (HistoryRow(step=0, lr=0.1), HistoryRow(step=1, lr=0.1))
     assert [chart.name for chart in charts_of(rows, None)] == ["lr"]

@@ -36,7 +36,8 @@ def stages_of(anomaly: Anomaly) -> list[Stage]:
     """From the reason to the sink; what the short chain leaves out is marked as aside."""
     evidence, finding = anomaly.evidence, anomaly.finding
     found = _reasons(anomaly)
-    found.append(_stage(anomaly.origin, "origin", finding.label.removeprefix("origin: ")))
+    if evidence.origin_kind != "unseen":
+        found.append(_stage(anomaly.origin, "origin", finding.label.removeprefix("origin: ")))
     path = [_stage(op, "path", _backward(op)) for op in evidence.path[:MOST]]
     found += _fold(path, head=3, tail=1)
     found.append(
