@@ -202,3 +202,16 @@ def test_saving_into_a_missing_folder_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
         recording().save(tmp_path / "no" / "r")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("option", ["--html", "--json"])
+def test_a_report_that_cannot_be_written_says_so(tmp_path: Path, option: str) -> None:
+    recording().save(tmp_path / "r")
+    missing = tmp_path / "no" / "report"
+    done = subprocess.run(
+        [sys.executable, "-m", "whynan", "report", "r", option, str(missing)],
+        cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == f"whynan: cannot write {missing}: No such file or directory\n"
+    assert "error[N012]" in done.stdout

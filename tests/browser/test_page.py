@@ -98,7 +98,7 @@ def test_dark_and_light_follow_the_system_and_paper_is_white(
 
 def test_the_whole_story_is_printed(browser: Browser, tmp_path: Path) -> None:
     with Opened(browser, written(tmp_path, full())) as page:
-        closed = "document.querySelectorAll('details:not([open])').length"
+        closed = "document.querySelectorAll('.chain details:not([open])').length"
         before = page.evaluate(closed)
         assert before > 0
         page.evaluate("dispatchEvent(new Event('beforeprint'))")
