@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from rich.text import Text
 
 from whynan.model import HistoryRow, number
-from whynan.report.charts import NOT_DRAWN, TITLES, series
+from whynan.report.charts import NOT_DRAWN, TITLES, Point, series
 
 LEVELS = "▁▂▃▄▅▆▇█"
 BAD = "×"
@@ -22,37 +22,38 @@ def draw(history: Sequence[HistoryRow]) -> list[Text]:
     shown = [(TITLES.get(name, name.replace("_", " ")), s) for name, s in measured if len(s) > 1]
     if not shown:
         return []
-    first, last = history[0].step, history[-1].step
+    first, last = min(r.step for r in history), max(r.step for r in history)
     lines = [Text(f"history of steps {first:,} to {last:,}:", style="bold")]
     width = max(len(title) for title, _ in shown)
     for title, points in shown:
-        values = [value for _, value in points]
-        ends = f"{number(values[0])} to {number(values[-1])}"
-        marks = spark(values)
+        ends = f"{number(points[0][1])} to {number(points[-1][1])}"
+        marks = spark(points, first, last)
         coloured = [(mark, "bold red" if mark == BAD else "blue") for mark in marks]
         lines.append(Text.assemble(f"  {title.ljust(width)}  ", *coloured, f"  {ends}"))
     return lines
 
 
-def spark(values: Sequence[float], width: int = WIDTH) -> str:
+def spark(points: Sequence[Point], first: int, last: int, width: int = WIDTH) -> str:
     """Heights by magnitude when positive values span two decades; `×` is NaN or inf.
 
-    >>> spark([1, 2, 3, float("nan")])
-    '▁▄█×'
+    >>> spark([(1, 1.0), (2, 2.0), (3, 3.0), (4, float("nan"))], 0, 4)
+    ' ▁▅█×'
     """
-    size = max(1, math.ceil(len(values) / width))
-    columns = [_worst(values[i : i + size]) for i in range(0, len(values), size)]
-    finite = [v for v in columns if math.isfinite(v)]
-    if not finite:
-        return BAD * len(columns)
+    steps = last - first + 1
+    width = min(width, steps)
+    columns: list[list[float]] = [[] for _ in range(width)]
+    for step, value in points:
+        columns[min(width - 1, (step - first) * width // steps)].append(value)
+    worst = [_worst(values) for values in columns]
+    finite = [v for v in worst if v is not None and math.isfinite(v)] or [0.0]
     low, high = min(finite), max(finite)
     by_magnitude = low > 0 and high / low > 100
     measure: Callable[[float], float] = math.log if by_magnitude else float
-    return "".join(_mark(v, low, high, measure) for v in columns)
+    return "".join(" " if v is None else _mark(v, low, high, measure) for v in worst)
 
 
-def _worst(values: Sequence[float]) -> float:
-    return next((v for v in values if not math.isfinite(v)), max(values))
+def _worst(values: Sequence[float]) -> float | None:
+    return next((v for v in values if not math.isfinite(v)), max(values, default=None))
 
 
 def _mark(value: float, low: float, high: float, measure: Callable[[float], float]) -> str:
