@@ -210,6 +210,16 @@ def test_the_layer_where_it_began_is_named() -> None:
     assert gradients.room.endswith("the limit of float16")
 
 
+def test_the_heat_map_can_be_read_as_numbers() -> None:
+    rows = [
+        HistoryRow(step=s, layers={"a": (g, 1.0), "b": (2.0, 1.0)})
+        for s, g in ((10, 0.5), (20, math.nan), (30, math.inf), (40, 8.0))
+    ]
+    gradients, _ = heatmaps_of(rows)
+    assert gradients.table[0] == ("a", "0.5", "8", "NaN", 20)
+    assert gradients.table[1] == ("b", "2", "2", "2", 10)
+
+
 def test_a_nonfinite_layer_began_it() -> None:
     cells: list[list[float | None]] = [[1.0, 1.0, 1.0], [1.0, math.nan, math.nan], [None] * 3]
     assert where_it_began("abc", [5, 6, 7], cells) == "the growth began at step 6 in b"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from whynan.diagnosis.naming import call_of
@@ -91,8 +91,6 @@ def _backward(op: OpRecord) -> str:
 
 def _fold(stages: list[Stage], *, head: int, tail: int) -> list[Stage]:
     """The middle is set aside when there is more than one in it."""
-    from dataclasses import replace
-
     if len(stages) <= head + tail + 1:
         return stages
     middle = [replace(stage, aside=True) for stage in stages[head : len(stages) - tail]]

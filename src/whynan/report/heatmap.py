@@ -39,6 +39,7 @@ class HeatMap:
     room: str  # distance to the type's limit
     began: str
     cells: tuple[tuple[str, ...], ...]
+    table: tuple[tuple[str, str, str, str, int], ...]  # layer, first, last, worst, at which step
     fail_percent: float | None
 
 
@@ -81,8 +82,25 @@ def _map(
         room=f"{limit - math.log10(high):.1f} decades below the limit of {dtype}",
         began=began,
         cells=tuple(tuple("" if v is None else number(v) for v in row) for row in kept),
+        table=tuple(
+            (names[i], *found)
+            for i in chosen
+            if (found := _in_numbers(steps, cells[i])) is not None
+        ),
         fail_percent=round(100 * column / len(kept_steps), 2) if inside else None,
     )
+
+
+def _in_numbers(
+    steps: Sequence[int], row: Sequence[float | None]
+) -> tuple[str, str, str, int] | None:
+    """A row of the picture for those who cannot see it."""
+    known = [(v, step) for v, step in zip(row, steps, strict=True) if v is not None]
+    if not known:
+        return None
+    bad = next((pair for pair in known if not math.isfinite(pair[0])), None)
+    worst, at = bad or max(known, key=lambda pair: (pair[0], -pair[1]))
+    return number(known[0][0]), number(known[-1][0]), number(worst), at
 
 
 def where_it_began(names: Sequence[str], steps: Sequence[int], cells: Cells) -> str:
