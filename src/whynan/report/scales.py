@@ -33,7 +33,8 @@ class Axis:
         low, high, at = self.low, self.high, value
         if self.log:
             low, high, at = math.log10(low), math.log10(high), math.log10(value)
-        share = (at - low) / (high - low) if high > low else 0.5
+        # Halves: the distance of two finite numbers may overflow.
+        share = (at / 2 - low / 2) / (high / 2 - low / 2) if high / 2 > low / 2 else 0.5
         return round(self.start + share * (self.end - self.start), 1)
 
     def ticks(self, most: int = 4) -> list[float]:
