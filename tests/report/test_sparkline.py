@@ -20,6 +20,8 @@ from whynan.report.sparkline import draw, spark
         ([math.inf, -math.inf], "××"),
         ([-1.0, 0.0, 1.0], "▁▅█"),
         ([0.0, 1e9], "▁█"),
+        ([-1e308, 1e308], "▁█"),
+        ([0.0, 5e-324], "▁▁"),
     ],
 )
 def test_the_shape_is_seen(values: list[float], marks: str) -> None:

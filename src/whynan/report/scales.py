@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -48,7 +49,7 @@ class Axis:
 
 def _round_numbers(low: float, high: float, most: int) -> list[float]:
     span = high - low
-    if not span > 0 or math.isinf(span):
+    if not 1e-300 < span < math.inf:  # no round numbers at the ends of the range
         return [low]
     rough = span / most
     power = 10.0 ** math.floor(math.log10(rough))
@@ -69,5 +70,6 @@ def axis_for(values: Sequence[float], start: float, end: float) -> Axis:
         return Axis(low, high, start, end, log=True)
     if low == high:
         pad = abs(low) * 0.5 or 1.0
-        return Axis(low - pad, high + pad, start, end)
+        most = sys.float_info.max
+        return Axis(max(-most, low - pad), min(most, high + pad), start, end)
     return Axis(low, high, start, end)

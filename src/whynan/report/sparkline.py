@@ -59,7 +59,8 @@ def _worst(values: Sequence[float]) -> float | None:
 def _mark(value: float, low: float, high: float, measure: Callable[[float], float]) -> str:
     if not math.isfinite(value):
         return BAD
-    if not high > low:
+    bottom, top = measure(low) / 2, measure(high) / 2  # the whole distance may overflow
+    if not top > bottom:
         return LEVELS[0]
-    share = (measure(value) - measure(low)) / (measure(high) - measure(low))
+    share = (measure(value) / 2 - bottom) / (top - bottom)
     return LEVELS[min(len(LEVELS) - 1, int(share * len(LEVELS)))]
