@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -21,3 +22,13 @@ def programs() -> Iterator[ForkServer]:
     server = ForkServer()
     yield server
     server.close()
+
+
+def find_chromium() -> str | None:
+    names = ("chromium", "chromium-browser", "google-chrome")
+    return next((path for name in names if (path := shutil.which(name))), None)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if find_chromium() is None:
+        terminalreporter.write_line("tests/browser left out: there is no chromium on this machine")

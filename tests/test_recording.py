@@ -17,62 +17,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.builders import origin, recording, save_case
 from tests.harness import ForkServer
 from whynan.codec import decode, encode
 from whynan.errors import WhynanError
-from whynan.model import Evidence, HistoryRow, Operand, OpRecord, Scalar, Site, TensorStats
+from whynan.model import Evidence, HistoryRow, Operand, OpRecord, Scalar
 from whynan.pipeline import diagnose, render_text
 from whynan.recording import SCHEMA, Recording, load
 from whynan.reopen import reopen
-
-CASES = Path(__file__).parent / "cases"
-TRACE_AND_SAVE = """
-import runpy, sys
-from pathlib import Path
-from whynan.errors import StopRun
-from whynan.pipeline import diagnose
-from whynan.record.session import Session
-from whynan.report import json_report
-
-def stop(evidence):
-    session.request_stop()
-    raise StopRun
-
-session = Session(on_evidence=stop)
-session.start()
-try:
-    runpy.run_path(sys.argv[1], run_name="__main__")
-except StopRun:
-    session.stop()
-result = diagnose(session.recording(), script=sys.argv[1])
-Path("live.txt").write_text(str(result))
-json_report.write(result, Path("live.json"))
-session.recording().of(result).save("run.whynan")
-"""
-
-
-def origin(**changes: Any) -> OpRecord:
-    stats = TensorStats(shape=(2, 3), dtype="float32", min=0.0, max=1.0, zeros=2)
-    site = Site(
-        file="t.py", line=3, end_line=3, column=4, end_column=9, function="f", source="x.log()"
-    )
-    record = OpRecord(
-        index=7, op="aten.log.default", phase="forward", step=2, site=site,
-        inputs=(Operand(role="self", stats=stats, name="x", index=(0, 1), value=0.0),),
-        outputs=(Operand(role="out", stats=stats, value=-math.inf, dtype="float32"),),
-        scalars={"dim": 1, "keepdim": False, "reduction": "mean", "p": math.inf, "name": "inf"},
-    )  # fmt: skip
-    return replace(record, **changes)
-
-
-def recording() -> Recording:
-    evidence = Evidence(
-        sink="loss", subject="loss", step=2, origin=origin(), origin_kind="operation",
-        path=(origin(op="aten.mul.Tensor"),), sink_value=math.nan, hyper={"lr": 0.1},
-        quotes={"t.py": {3: "    x.log()"}},
-    )  # fmt: skip
-    rows = (HistoryRow(step=0, loss=1.5, lr=0.1), HistoryRow(step=1, loss=math.inf))
-    return Recording(evidence=(evidence,), steps=2, history=rows, torch_version="2.13")
 
 
 def same(a: object, b: object) -> bool:
@@ -159,11 +111,14 @@ class LaterRow:
 
 
 def test_fields_that_a_later_version_adds_are_carried_and_ignored() -> None:
-    row = LaterRow(step=1, loss=2.0, scale=math.inf, layers={"fc.weight": (1.0, math.nan)})
+    row = LaterRow(
+        step=1, loss=2.0, scale=math.inf, layers={"fc.weight": (1.0, math.nan)},
+        extra={"norm": "inf", "p": math.inf, "nan": None},
+    )  # fmt: skip
     plain = json.loads(json.dumps(encode(row)))
     assert same(decode(LaterRow, plain), row)
-    old = decode(HistoryRow, {k: v for k, v in plain.items() if k != "layers"})
-    assert old == HistoryRow(step=1, loss=2.0)
+    old = decode(HistoryRow, plain)
+    assert (old.step, old.loss) == (1, 2.0)
     assert decode(LaterRow, {"step": 4}) == LaterRow(step=4)
 
 
@@ -215,15 +170,10 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_a_reopened_run_gives_the_report_of_the_live_one(
     case: str, tmp_path: Path, programs: ForkServer
 ) -> None:
-    driver = tmp_path / "driver.py"
-    driver.write_text(TRACE_AND_SAVE)
-    script = tmp_path / "train.py"
-    script.write_text((CASES / case / "script.py").read_text())
-    done = programs.run(driver, "train.py", cwd=tmp_path, traced=False)
-    assert done.code == 0, done.stderr
+    save_case(programs, case, tmp_path)
     live, live_json = (tmp_path / "live.txt").read_text(), (tmp_path / "live.json").read_text()
     assert "error[N" in live
-    script.unlink()  # the recording holds the lines it quotes
+    (tmp_path / "train.py").unlink()  # the recording holds the lines it quotes
     for folder in (tmp_path, tmp_path.parent):
         command = [sys.executable, "-m", "whynan", "report", str(tmp_path / "run.whynan")]
         out = subprocess.run(
@@ -231,7 +181,9 @@ def test_a_reopened_run_gives_the_report_of_the_live_one(
             cwd=folder, capture_output=True, text=True,
         )  # fmt: skip
         assert (out.returncode, out.stderr) == (0, "")
-        assert out.stdout == live
+        assert out.stdout.startswith(live)
+        rest = out.stdout[len(live) :]  # the history follows, when there is more than one step
+        assert rest == "" or rest.startswith("history of steps 0 to ")
         assert (tmp_path / "again.json").read_text() == live_json
 
 
@@ -254,3 +206,16 @@ def test_saving_into_a_missing_folder_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
         recording().save(tmp_path / "no" / "r")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("option", ["--html", "--json"])
+def test_a_report_that_cannot_be_written_says_so(tmp_path: Path, option: str) -> None:
+    recording().save(tmp_path / "r")
+    missing = tmp_path / "no" / "report"
+    done = subprocess.run(
+        [sys.executable, "-m", "whynan", "report", "r", option, str(missing)],
+        cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == f"whynan: cannot write {missing}: No such file or directory\n"
+    assert "error[N012]" in done.stdout

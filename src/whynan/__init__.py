@@ -33,6 +33,7 @@ _homes = {
     "TensorStats": ("whynan.model", "TensorStats"),
     "WhynanError": ("whynan.errors", "WhynanError"),
     "diagnose": ("whynan.pipeline", "diagnose_trace"),
+    "load_ipython_extension": ("whynan.adapters.jupyter", "load_ipython_extension"),
     "load": ("whynan.recording", "load"),
     "trace": ("whynan.pipeline", "trace"),
     "watch": ("whynan.pipeline", "watch"),

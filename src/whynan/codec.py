@@ -12,10 +12,9 @@ from typing import Any, Literal, TypeVar
 
 T = TypeVar("T")
 Reader = Callable[[Any], Any]
-Writer = Callable[[Any], Any]
 
 NONFINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
-# A text that reads like a number, where either may stand: {"text": "inf"}.
+# A text that reads like a number is written as {"text": "inf"}: either may stand in a field.
 TEXT = "text"
 
 
@@ -40,7 +39,7 @@ def encode(value: Any) -> Any:
     [1.5, '-inf', None]
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {name: write(item) for name, write, item in _fields_to_write(value)}
+        return {name: encode(item) for name, item in _told(value)}
     return _plain(value)
 
 
@@ -60,6 +59,8 @@ def decode(kind: type[T], plain: Any) -> T:
 def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    if isinstance(value, str) and value in NONFINITE:
+        return {TEXT: value}
     if value is None or isinstance(value, (str, int, float)):
         return value
     if isinstance(value, (tuple, list)):
@@ -71,43 +72,24 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"a recording cannot hold {type(value).__name__}: {value!r}")
 
 
-def _fields_to_write(value: Any) -> list[tuple[str, Writer, Any]]:
+def _told(value: Any) -> list[tuple[str, Any]]:
     found = []
-    for name, default, write in _layout(typing.cast(Hashable, type(value))):
+    for name, default in _defaults(typing.cast(Hashable, type(value))):
         item = getattr(value, name)
         if item is not default and (type(item) is not type(default) or item != default):
-            found.append((name, write, item))
+            found.append((name, item))
     return found
 
 
 @cache
-def _layout(kind: Any) -> tuple[tuple[str, Any, Writer], ...]:
-    hints = typing.get_type_hints(kind)
-    return tuple((f.name, _default(f), _writer(hints[f.name])) for f in dataclasses.fields(kind))
+def _defaults(kind: Any) -> tuple[tuple[str, Any], ...]:
+    return tuple((f.name, _default(f)) for f in dataclasses.fields(kind))
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:
     if field.default_factory is not dataclasses.MISSING:
         return field.default_factory()
     return field.default  # MISSING equals nothing, so such a field is always written
-
-
-def _writer(hint: Any) -> Writer:
-    if _is_ambiguous(hint):
-        return _unambiguous
-    value = typing.get_args(hint)[1:] if _origin(hint) is Mapping else ()
-    if value and _is_ambiguous(value[0]):
-        return lambda items: {str(key): _unambiguous(item) for key, item in items.items()}
-    return encode
-
-
-def _unambiguous(value: Any) -> Any:
-    return {TEXT: value} if isinstance(value, str) and value in NONFINITE else encode(value)
-
-
-def _is_ambiguous(hint: Any) -> bool:
-    """Either a number or a text may stand here."""
-    return {float, str} <= set(typing.get_args(hint))
 
 
 # ---- reading --------------------------------------------------------------------------
@@ -160,10 +142,18 @@ def _read_float(plain: Any) -> float:
     raise Mismatch(f"expected a number, found {_brief(plain)}")
 
 
+def _read_text(plain: Any) -> str:
+    if isinstance(plain, dict) and set(plain) == {TEXT}:
+        plain = plain[TEXT]
+    if isinstance(plain, str):
+        return plain
+    raise Mismatch(f"expected a text, found {_brief(plain)}")
+
+
 _primitives: dict[Any, Reader] = {
     int: _expect(lambda plain: isinstance(plain, int), "a whole number"),
     bool: _expect(lambda plain: isinstance(plain, bool), "true or false"),
-    str: _expect(lambda plain: isinstance(plain, str), "a text"),
+    str: _read_text,
     type(None): _expect(lambda plain: plain is None, "null"),
     float: _read_float,
 }
@@ -183,12 +173,11 @@ def _union_reader(members: tuple[Any, ...]) -> Reader:
     if unsupported:
         raise TypeError(f"a recording cannot tell {unsupported[0]!r} from {others!r}")
     accepted = tuple(others) + ((type(None),) if optional else ())
-    ambiguous = {float, str} <= set(others)
 
     def read(plain: Any) -> Any:
-        if ambiguous and isinstance(plain, dict) and set(plain) == {TEXT}:
-            plain = plain[TEXT]
-        elif float in accepted and isinstance(plain, str) and plain in NONFINITE:
+        if str in accepted and isinstance(plain, dict):
+            return _read_text(plain)
+        if float in accepted and isinstance(plain, str) and plain in NONFINITE:
             return NONFINITE[plain]
         if not isinstance(plain, accepted):
             raise Mismatch(f"expected a plain value, found {_brief(plain)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 Phase = Literal["forward", "backward", "optimizer", "data", "init"]
 Sink = Literal["loss", "gradient", "parameter", "output", "observed", "exception"]
@@ -60,6 +60,7 @@ class TensorStats:
     neginf: int = 0
     zeros: int = 0
     negatives: int = 0
+    exponents: Mapping[int, int] | None = None  # how many values have each binary exponent
 
     @property
     def count(self) -> int:
@@ -80,6 +81,15 @@ class TensorStats:
         trouble = {"NaN": self.nan, "inf": self.posinf, "-inf": self.neginf, "zeros": self.zeros}
         parts += [f"{n:,} {name}" for name, n in trouble.items() if n]
         return ", ".join(parts)
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it."""
+        from whynan.report import html
+
+        return html.tensor_fragment(self)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,6 +218,8 @@ class HistoryRow:
     grad_max: float | None = None  # the largest 2-norm of a parameter's gradient
     grad_norm: float | None = None  # of all gradients together
     lr: float | None = None
+    # Some rows only: {parameter: (2-norm of its gradient, 2-norm of its weights)}
+    layers: Mapping[str, tuple[float, float]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,3 +307,12 @@ class Diagnosis:
         from whynan.pipeline import render_text
 
         return render_text(self)
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it; `print` gives the text."""
+        from whynan.report import html
+
+        return html.fragment(self)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))

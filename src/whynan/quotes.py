@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import linecache
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from whynan.model import Evidence, Site
@@ -23,8 +23,14 @@ def quoted(evidence: Evidence) -> Evidence:
         for number in range(max(1, site.line - AROUND), site.end_line + AROUND + 1):
             if text := linecache.getline(site.file, number):
                 lines[number] = text.rstrip("\n")
-    short: Evidence = _shortened(evidence)
-    return dataclasses.replace(short, quotes=quotes)
+    return dataclasses.replace(renamed(evidence, _short), quotes=quotes)
+
+
+def renamed(evidence: Evidence, name: Callable[[str], str]) -> Evidence:
+    """With other names for its files."""
+    quotes = {name(file): lines for file, lines in evidence.quotes.items()}
+    result: Evidence = _renamed(dataclasses.replace(evidence, quotes={}), name)
+    return dataclasses.replace(result, quotes=quotes)
 
 
 def sites_in(value: Any) -> Iterator[Site]:
@@ -39,14 +45,14 @@ def sites_in(value: Any) -> Iterator[Site]:
             yield from sites_in(getattr(value, field.name))
 
 
-def _shortened(value: Any) -> Any:
+def _renamed(value: Any, name: Callable[[str], str]) -> Any:
     if isinstance(value, tuple):
-        return tuple(_shortened(item) for item in value)
+        return tuple(_renamed(item, name) for item in value)
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return value
-    changes = {f.name: _shortened(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    changes = {f.name: _renamed(getattr(value, f.name), name) for f in dataclasses.fields(value)}
     if isinstance(value, Site):
-        changes["file"] = _short(value.file)
+        changes["file"] = name(value.file)
     return dataclasses.replace(value, **changes)
 
 

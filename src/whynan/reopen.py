@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import IO
 
@@ -27,20 +28,27 @@ def reopen(path: Path) -> Diagnosis:
 
 def show(diagnosis: Diagnosis, stream: IO[str]) -> None:
     """The terminal report, in colour where the stream has it."""
-    from whynan.report import terminal
+    from whynan.report import sparkline, terminal
 
     if diagnosis.anomalies:
         stories = [tell(anomaly) for anomaly in diagnosis.anomalies]
         terminal.write(terminal.draw(stories, diagnosis.notes), stream)
     else:
         stream.write(render_text(diagnosis))
+    terminal.write(sparkline.draw(diagnosis.history), stream)
 
 
-def write_json(diagnosis: Diagnosis, path: Path) -> None:
-    """The report for programs."""
-    from whynan.report import json_report
-
-    try:
-        json_report.write(diagnosis, path)
-    except OSError as error:
-        raise WhynanError(f"cannot write {path}: {error.strerror or error}") from error
+def write(
+    diagnosis: Diagnosis,
+    *,
+    json: Path | None = None,
+    html: Path | None = None,
+    tensorboard: Path | None = None,
+) -> None:
+    """The other ways to see it, each where it was asked for."""
+    for name, path in (("json_report", json), ("html", html), ("tensorboard", tensorboard)):
+        if path is not None:
+            try:
+                import_module(f"whynan.report.{name}").write(diagnosis, path)
+            except OSError as error:
+                raise WhynanError(f"cannot write {path}: {error.strerror or error}") from error

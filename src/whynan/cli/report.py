@@ -11,15 +11,27 @@ import click
 @click.option(
     "--json", "json_path", type=click.Path(path_type=Path), help="Also write the report as JSON."
 )
+@click.option(
+    "--html", "html_path", type=click.Path(path_type=Path), help="Also write it as one HTML page."
+)
+@click.option(
+    "--tensorboard",
+    "folder",
+    type=click.Path(path_type=Path),
+    help="Also write TensorBoard events.",
+)
 @click.argument("recording", type=click.Path(path_type=Path))
-def report(json_path: Path | None, recording: Path) -> int:
+def report(
+    json_path: Path | None, html_path: Path | None, folder: Path | None, recording: Path
+) -> int:
     """Draw a saved run again: RECORDING is the file that the run left.
 
     It needs neither the program nor PyTorch, and shows what the run itself showed.
 
     \b
     whynan report run.whynan
-    whynan report run.whynan --json report.json
+    whynan report run.whynan --html report.html
+    whynan report run.whynan --json report.json --tensorboard runs/
     """
     import sys
 
@@ -27,6 +39,5 @@ def report(json_path: Path | None, recording: Path) -> int:
 
     diagnosis = reopen.reopen(recording)
     reopen.show(diagnosis, sys.stdout)
-    if json_path is not None:
-        reopen.write_json(diagnosis, json_path)
+    reopen.write(diagnosis, json=json_path, html=html_path, tensorboard=folder)
     return 0

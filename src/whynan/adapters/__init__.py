@@ -1,0 +1,1 @@
+"""Places where people run their programs."""

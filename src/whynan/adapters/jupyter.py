@@ -1,0 +1,97 @@
+"""`%load_ext whynan` and `%%whynan`: a traced cell with its report underneath."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from whynan.errors import StopRun, UsageError, WhynanError
+from whynan.model import Diagnosis, Evidence
+from whynan.pipeline import diagnose
+from whynan.quotes import quoted, renamed
+from whynan.recording import Recording
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Called by `%load_ext whynan`."""
+
+    def magic(line: str, cell: str) -> Diagnosis:
+        """Run a cell under the tracer: `%%whynan [stop|warn]`."""
+        return run_cell(shell, line, cell)
+
+    shell.register_magic_function(magic, magic_kind="cell", magic_name="whynan")
+
+
+def run_cell(shell: Any, line: str, cell: str) -> Diagnosis:
+    """Trace a cell; the diagnosis is its result, which the notebook draws."""
+    policy = line.strip() or "stop"
+    if policy not in ("stop", "warn"):
+        raise UsageError(f"%%whynan {policy}: expected `stop`, `warn` or nothing")
+    run = _compile(shell, cell)
+    try:
+        from whynan.record.session import Session
+    except ImportError as missing:
+        raise WhynanError("%%whynan needs PyTorch, which is not installed here") from missing
+    session: Session
+
+    def found(evidence: Evidence) -> None:
+        if policy == "stop":
+            session.request_stop()
+            raise StopRun
+
+    session = Session(on_evidence=found)
+    session.start()
+    error: BaseException | None = None
+    try:
+        run()
+    except BaseException as raised:
+        error = raised
+    try:
+        session.stop(None if isinstance(error, StopRun) else error)
+    except StopRun:
+        pass
+    result = diagnose(_with_cell_names(session.recording(), shell), script="notebook cell")
+    if error is not None and not isinstance(error, StopRun):
+        if result:
+            _display(result)
+        raise error
+    return result
+
+
+def _compile(shell: Any, cell: str) -> Callable[[], None]:
+    """The cell under its own line numbers: the magic's line stays counted."""
+    nested = cell.lstrip().startswith("%%")  # only a first line is a cell magic
+    source = shell.transform_cell(cell if nested else f"# %%whynan\n{cell}")
+    number = len(shell.history_manager.input_hist_parsed) - 1  # as in `In[number]`
+    name = shell.compile.cache(source, number, raw_code=source)
+    tree = shell.compile.ast_parse(source, filename=name)
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    body = shell.compile(tree, name, "exec")
+    value = shell.compile(ast.Expression(last.value), name, "eval") if last else None
+
+    def run() -> None:
+        exec(body, shell.user_ns)
+        result = eval(value, shell.user_ns) if value is not None else None
+        if result is not None:
+            _display(result)
+
+    return run
+
+
+def _display(value: object) -> None:
+    from IPython.display import display
+
+    display(value)  # type: ignore[no-untyped-call]  # IPython
+
+
+def _with_cell_names(recording: Recording, shell: Any) -> Recording:
+    """`In[3]` instead of the temporary file that IPython compiles a cell under."""
+
+    def name(file: str) -> str:
+        known = shell.compile.format_code_name(file)
+        return str(known[1]) if known else file
+
+    evidence = tuple(renamed(quoted(e), name) for e in recording.evidence)
+    return replace(recording, evidence=evidence)

@@ -1,0 +1,140 @@
+"""The history as small charts of one shape: a line over steps, the failing step marked."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from whynan.model import HistoryRow, number
+from whynan.report.scales import Axis, axis_for, whole_ticks
+
+WIDTH, HEIGHT = 420, 150
+LEFT, RIGHT, TOP, BOTTOM = 58, 24, 22, 24
+MOST_POINTS = 340  # as many as there are pixels
+TITLES = {
+    "loss": "loss", "grad_max": "largest gradient norm", "grad_norm": "gradient norm",
+    "lr": "learning rate", "scale": "loss scale", "update_ratio": "update to weight ratio",
+}  # fmt: skip
+NOT_DRAWN = {"step", "layers"}
+
+Point = tuple[int, float]
+Spread = tuple[int, float, float]  # step, lowest, highest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """Everything in pixels of the chart's own box, ready to be drawn."""
+
+    name: str
+    title: str
+    summary: str
+    log: bool
+    line: str
+    band: str  # from lowest to highest, where a point stands for several steps
+    dots: tuple[tuple[float, float], ...]  # points without a neighbour
+    bad: tuple[float, ...]  # where the value is not finite
+    fail: float | None
+    fail_step: int | None
+    ticks_x: tuple[tuple[float, str], ...]
+    ticks_y: tuple[tuple[float, str], ...]
+    hover: tuple[tuple[float, float, int, str], ...]
+
+
+def charts_of(history: Sequence[HistoryRow], failing: int | None) -> list[Chart]:
+    """One chart for each number that was measured."""
+    names = [f.name for f in dataclasses.fields(HistoryRow) if f.name not in NOT_DRAWN]
+    found = [(name, series(history, name)) for name in names]
+    steps = [row.step for row in history] + ([] if failing is None else [failing])
+    return [_chart(name, points, steps, failing) for name, points in found if points]
+
+
+def series(history: Sequence[HistoryRow], name: str) -> list[Point]:
+    """The steps at which a number was measured."""
+    values = ((row.step, getattr(row, name)) for row in history)
+    return [(step, float(v)) for step, v in values if isinstance(v, (int, float))]
+
+
+def _chart(name: str, points: list[Point], steps: list[int], failing: int | None) -> Chart:
+    first, last = min(steps), max(steps)
+    x = Axis(first, last, LEFT, WIDTH - RIGHT)
+    finite = [value for _, value in points if math.isfinite(value)] or [0.0]
+    y = axis_for(finite, HEIGHT - BOTTOM, TOP)
+    kept, spread = thinned(points)
+    line, dots = _line(kept, x, y)
+    return Chart(
+        name=name,
+        title=TITLES.get(name, name.replace("_", " ")),
+        summary=summary(points, failing),
+        log=y.log,
+        line=line,
+        band=_band(spread, x, y),
+        dots=dots,
+        bad=tuple(x(step) for step, value in kept if not math.isfinite(value)),
+        fail=None if failing is None else x(failing),
+        fail_step=failing,
+        ticks_x=tuple((x(step), f"{step:,}") for step in whole_ticks(first, last)),
+        ticks_y=tuple((y(tick), number(tick)) for tick in y.ticks(4) or [finite[0]]),
+        hover=tuple(
+            (x(step), y(value) if math.isfinite(value) else TOP, step, number(value))
+            for step, value in kept
+        ),
+    )
+
+
+def thinned(points: list[Point], most: int = MOST_POINTS) -> tuple[list[Point], list[Spread]]:
+    """Of each stretch the median, any non-finite point, and the lowest and highest: peaks survive."""
+    if len(points) <= most:
+        return points, []
+    size = math.ceil(len(points) / most)
+    kept: list[Point] = []
+    spread: list[Spread] = []
+    for start in range(0, len(points), size):
+        part = points[start : start + size]
+        finite = sorted((p for p in part if math.isfinite(p[1])), key=_value)
+        if finite:
+            middle = finite[len(finite) // 2]
+            kept.append(middle)
+            spread.append((middle[0], finite[0][1], finite[-1][1]))
+        kept += [p for p in part if not math.isfinite(p[1])][:1]
+    return sorted(kept, key=lambda point: point[0]), spread
+
+
+def _band(spread: list[Spread], x: Axis, y: Axis) -> str:
+    if not spread:
+        return ""
+    upper = [(x(step), y(high)) for step, _, high in spread]
+    lower = [(x(step), y(low)) for step, low, _ in reversed(spread)]
+    return "M" + "L".join(f"{a:g} {b:g}" for a, b in upper + lower) + "Z"
+
+
+def _value(point: Point) -> float:
+    return point[1]
+
+
+def _line(points: list[Point], x: Axis, y: Axis) -> tuple[str, tuple[tuple[float, float], ...]]:
+    """A path that is interrupted where a value is not finite, and the lonely points."""
+    runs: list[list[tuple[float, float]]] = [[]]
+    for step, value in points:
+        if math.isfinite(value):
+            runs[-1].append((x(step), y(value)))
+        elif runs[-1]:
+            runs.append([])
+    text = "".join("M" + "L".join(f"{a:g} {b:g}" for a, b in run) for run in runs if len(run) > 1)
+    return text, tuple(run[0] for run in runs if len(run) == 1)
+
+
+def summary(points: Sequence[Point], failing: int | None = None) -> str:
+    """The chart in words, for those who cannot see it."""
+    finite = [p for p in points if math.isfinite(p[1])]
+    words = f"steps {points[0][0]:,} to {points[-1][0]:,}"
+    if finite:
+        low, high = min(finite, key=_value), max(finite, key=_value)
+        words += f", from {number(finite[0][1])} to {number(finite[-1][1])}"
+        words += f", lowest {number(low[1])} at step {low[0]:,}"
+        words += f", highest {number(high[1])} at step {high[0]:,}"
+    bad = next((p for p in points if not math.isfinite(p[1])), None)
+    if bad:
+        words += f", {number(bad[1])} at step {bad[0]:,}"
+    return words if failing is None else f"{words}; the run failed at step {failing:,}"

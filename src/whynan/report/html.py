@@ -1,0 +1,167 @@
+"""The report as one page that loads nothing, or as a piece of a notebook."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup, escape
+
+from whynan.explain.layout import Branch, tree_of
+from whynan.explain.listing import Listing, listings_of
+from whynan.explain.snippet import shown_path
+from whynan.explain.stages import Stage, stages_of
+from whynan.explain.story import Story, tell
+from whynan.files import write_atomically
+from whynan.model import (
+    Anomaly,
+    Diagnosis,
+    HistoryRow,
+    Operand,
+    Site,
+    TensorStats,
+    dotted,
+    number,
+)
+from whynan.report import gauge
+from whynan.report.charts import charts_of
+from whynan.report.heatmap import heatmaps_of
+
+FOLDER = Path(__file__).parent / "page"
+_serial = itertools.count(1)  # two reports in one notebook must not share anchors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One anomaly with everything that is drawn of it."""
+
+    anomaly: Anomaly
+    story: Story
+    runs: tuple[tuple[bool, tuple[Stage, ...]], ...]  # folded away or not
+    listings: tuple[Listing, ...]
+    tree: Branch | None
+    operands: tuple[Operand, ...]
+
+
+def write(diagnosis: Diagnosis, path: Path) -> None:
+    """One self-contained file, written whole or not at all."""
+    # A file name may hold bytes that are no text.
+    text = page(diagnosis).encode("utf-8", "backslashreplace").decode("utf-8")
+    write_atomically(path, text)
+
+
+def page(diagnosis: Diagnosis) -> str:
+    """A whole document."""
+    script = _asset("page.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return _render("page.html", diagnosis, script=script, script_hash=digest)
+
+
+def fragment(diagnosis: Diagnosis) -> str:
+    """A piece of a page, without script: what a notebook shows under a cell."""
+    return _render("fragment.html", diagnosis)
+
+
+def tensor_fragment(stats: TensorStats) -> str:
+    """One tensor, for a notebook."""
+    template = _environment().get_template("tensor.html")
+    return template.render(stats=stats, css=_asset("page.css"))
+
+
+def _render(template: str, diagnosis: Diagnosis, **more: Any) -> str:
+    first = diagnosis.anomalies[0] if diagnosis.anomalies else None
+    failing = first.evidence.step if first else None
+    dtype = first.origin.dtype if first else "float32"
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            diagnosis=diagnosis,
+            faults=[_fault(a, diagnosis.history) for a in diagnosis.anomalies],
+            charts=charts_of(diagnosis.history, failing),
+            heatmaps=heatmaps_of(diagnosis.history, dtype, failing),
+            failing=failing,
+            environment=_facts(diagnosis),
+            css=_asset("page.css"),
+            uid=f"w{next(_serial)}",
+            **more,
+        )
+    )
+
+
+def _fault(anomaly: Anomaly, history: tuple[HistoryRow, ...]) -> Fault:
+    stages = stages_of(anomaly)
+    return Fault(
+        anomaly=anomaly,
+        story=tell(anomaly),
+        runs=tuple((aside, tuple(run)) for aside, run in groupby(stages, lambda s: s.aside)),
+        listings=tuple(listings_of(stages, anomaly.evidence.quotes)),
+        tree=tree_of(stages, history),
+        operands=(*anomaly.origin.inputs, *anomaly.origin.outputs),
+    )
+
+
+def _facts(diagnosis: Diagnosis) -> Mapping[str, str]:
+    facts = {
+        "script": diagnosis.script,
+        "outcome": diagnosis.outcome,
+        "steps": f"{diagnosis.steps:,}",
+        "mode": diagnosis.mode,
+        "reproduced": diagnosis.reproduced,
+    }
+    return {name: text for name, text in {**facts, **diagnosis.versions}.items() if text}
+
+
+def _anchor(uid: str, k: int, listings: tuple[Listing, ...], site: Site | None) -> str | None:
+    """The id of a quoted line, when it is on the page."""
+    for at, listing in enumerate(listings):
+        if site and site.file == listing.file and site.line in {n.number for n in listing.lines}:
+            return f"{uid}-{k}-{at}-L{site.line}"
+    return None
+
+
+def _index(index: tuple[int, ...] | None) -> str:
+    return f"[{', '.join(map(str, index))}]" if index else "it"
+
+
+def _prose(text: str) -> Markup:
+    """Our sentences set code in backticks; what stands between them is escaped as ever."""
+    parts = [escape(part) for part in str(text).split("`")]
+    if len(parts) % 2 == 0:  # one of them is the user's own
+        return escape(text)
+    return Markup("").join(
+        Markup("<code>{}</code>").format(p) if i % 2 else p for i, p in enumerate(parts)
+    )
+
+
+def _asset(name: str) -> Markup:
+    """Our own file: trusted, unlike everything that comes from the run."""
+    return Markup((FOLDER / name).read_text(encoding="utf-8"))
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(FOLDER),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters.update(number=number, dotted=dotted, prose=_prose)
+    environment.globals.update(
+        gauge=gauge.gauge,
+        bars_of=gauge.bars_of,
+        shown_path=shown_path,
+        anchor=_anchor,
+        index=_index,
+    )
+    return environment
