@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from whynan import launch
-from whynan.errors import StopRun, UsageError
+from whynan.errors import StopRun, UsageError, WhynanError
 from whynan.explain.story import tell
 from whynan.model import Diagnosis, Evidence, Outcome
 from whynan.pipeline import diagnose, unseen
@@ -34,6 +34,8 @@ class RunOptions:
     mode: Mode = "auto"
     on_anomaly: Policy = "stop"
     json: Path | None = None
+    html: Path | None = None
+    tensorboard: Path | None = None
     recording: Path | None = None
     capsule: Path | None = None
     max_steps: int | None = None
@@ -100,7 +102,7 @@ class Run:
                 raise UsageError("--capsule needs safetensors: pip install safetensors")
             if capsule.exists() and not capsule.is_dir():
                 raise UsageError(f"--capsule {capsule}: there is a file of that name")
-        for option in ("json", "recording"):
+        for option in ("json", "html", "recording"):
             path: Path | None = getattr(self.options, option)
             if path is not None and not path.absolute().parent.is_dir():
                 folder = path.absolute().parent
@@ -302,19 +304,23 @@ class Run:
         return replace(result, mode=self.options.mode, reproduced=self._reproduced)
 
     def _write(self, outcome: Outcome) -> None:
-        from whynan.report import json_report
-
         options = self.options
-        if options.json is None and options.recording is None:
+        if not (options.json or options.html or options.recording or options.tensorboard):
             return
+        from whynan.report import html, json_report, tensorboard
+
         diagnosis = self._diagnosis(outcome)
         path = None
         try:
             if path := options.json:
                 json_report.write(diagnosis, path)
+            if path := options.html:
+                html.write(diagnosis, path)
+            if (path := options.tensorboard) and self._ending:  # events cannot be replaced
+                tensorboard.write(diagnosis, path)
             if path := options.recording:
                 self._recording.of(diagnosis).save(path)
-        except OSError as error:
+        except (OSError, WhynanError) as error:
             self._say(f"could not write {path}: {error}")
 
     def _fill_capsule(self) -> None:

@@ -29,6 +29,15 @@ import click
     "--json", "json_path", type=click.Path(path_type=Path), help="Also write the report as JSON."
 )
 @click.option(
+    "--html", type=click.Path(path_type=Path), help="Also write the report as a web page."
+)
+@click.option(
+    "--tensorboard",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Also write the history and the report for TensorBoard.",
+)
+@click.option(
     "--max-steps", type=click.IntRange(min=1), help="Stop after this many optimizer steps."
 )
 @click.option(
@@ -51,6 +60,8 @@ def run(
     mode: str,
     on_anomaly: str,
     json_path: Path | None,
+    html: Path | None,
+    tensorboard: Path | None,
     max_steps: int | None,
     recording: Path | None,
     capsule: Path | None,
@@ -85,6 +96,8 @@ def run(
         mode=cast(Mode, mode),
         on_anomaly=cast(Policy, on_anomaly),
         json=json_path,
+        html=html,
+        tensorboard=tensorboard,
         recording=recording,
         max_steps=max_steps,
         capsule=capsule,

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from whynan.model import Operand, OpRecord, Origin, Phase, Scalar, TensorStats
+from whynan.record.exponents import exponents_of
 from whynan.record.modules import path_of
 from whynan.record.ops import FILLS
 from whynan.record.recompute import in_float64
@@ -186,7 +187,7 @@ class Freezer:
             upstream = self._upstream(record, read.ref, index)
         return Operand(
             role=read.role,
-            stats=stats_of(tensor),
+            stats=_spread(tensor) if history else stats_of(tensor),
             index=index,
             value=value,
             slice_stats=part_stats,
@@ -326,3 +327,7 @@ def _is_literal(frozen: OpRecord) -> bool:
 
     site = frozen.site
     return site is not None and bool(LITERAL.search(site.expression or site.source))
+
+
+def _spread(tensor: torch.Tensor) -> TensorStats:
+    return replace(stats_of(tensor), exponents=exponents_of(tensor))

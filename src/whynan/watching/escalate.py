@@ -87,7 +87,7 @@ class Watch:
         guard.on_harm, guard.on_doubt, guard.on_large = self._harm, self._doubt, self._large
         guard.before_step, guard.after_step = self._before_step, self._after_step
         guard.after_backward, guard.on_loss = self._after_backward, self._compare_losses
-        guard.on_error = self.on_error
+        guard.on_error, guard.roots = self.on_error, self.session.modules.roots
         guard.looking = self.armed_from is None
         self.session.tracer.on_step_back = self.on_error
         self.batches.active = lambda: guard.active
@@ -145,7 +145,7 @@ class Watch:
         return replace(
             recorded,
             steps=max(recorded.steps, self.guard.step),
-            history=tuple(rows[step] for step in sorted(rows)),
+            history=self.guard.history.with_layers(rows[step] for step in sorted(rows)),
         )
 
     # ---- live recording -----------------------------------------------------------------

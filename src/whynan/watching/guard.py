@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -87,6 +87,7 @@ class Guard:
         self.before_step: Callable[[Optimizer, bool], Decision] = lambda optimizer, closure: "go"
         self.on_large: Callable[[], None] = lambda: None
         self.after_step: Callable[[Optimizer], None] = lambda optimizer: None
+        self.roots: Callable[[], Iterable[torch.nn.Module]] = lambda: ()
         self.on_follow: Callable[[], None] = lambda: None
         self.on_loss: Callable[[], None] = lambda: None
         self.after_backward: Callable[[list[float] | None], None] = lambda values: None
@@ -162,6 +163,8 @@ class Guard:
         return step
 
     def _look_before(self, optimizer: Optimizer, closure: bool) -> Decision:
+        if self.history.is_sampled(self.step):
+            self.history.sample(self.step, optimizer, self.roots())
         decision = self.before_step(optimizer, closure)
         if decision == "cancel" or not self.looking:
             return decision
@@ -203,6 +206,8 @@ class Guard:
     ) -> Decision:
         frames = capture(sys._getframe(1))
         seen = Seen(sink=sink, subject=subject, step=self.step, value=value, frames=frames)
+        if optimizer is not None:
+            self.history.sample(self.step, optimizer, self.roots())
         return self.on_harm(seen, optimizer)
 
     def _look_after(self, optimizer: Optimizer) -> None:

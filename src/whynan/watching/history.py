@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import torch
 
 from whynan.model import HistoryRow
+from whynan.record.modules import clean
 from whynan.record.optimizer_sink import HISTORY_ROWS
+from whynan.record.stats import norms
+
+FIRST, EVERY = 5, 50
+MAX_SAMPLES = 200
+MAX_LAYERS = 200
 
 
 class History:
@@ -18,6 +25,39 @@ class History:
         self.rows: deque[HistoryRow] = deque(maxlen=HISTORY_ROWS)
         self.total = 0.0
         self._norms: list[float] = []
+        self._layers: deque[tuple[int, dict[str, tuple[float, float]]]] = deque(maxlen=MAX_SAMPLES)
+        self._names: dict[int, str] = {}
+
+    def is_sampled(self, step: int) -> bool:
+        """Whether this step's magnitudes are kept for each layer; one in fifty, and the first."""
+        return step < FIRST or step % EVERY == 0
+
+    def sample(
+        self, step: int, optimizer: torch.optim.Optimizer, roots: Iterable[torch.nn.Module]
+    ) -> None:
+        """The size of each parameter and of its gradient."""
+        chosen = [
+            p
+            for group in optimizer.param_groups
+            for p in group["params"]
+            if p.grad is not None and p.grad.layout is torch.strided and p.is_floating_point()
+        ][:MAX_LAYERS]
+        if any(id(p) not in self._names for p in chosen):
+            self._names = {id(p): n for root in roots for n, p in root.named_parameters()}
+            for i, p in enumerate(chosen):
+                self._names.setdefault(id(p), f"parameter {i}")
+        gradients = norms([p.grad.detach() for p in chosen])
+        weights = norms([p.detach() for p in chosen])
+        found = zip(gradients, weights, strict=True)
+        names = [clean(self._names[id(p)]) for p in chosen]
+        self._layers.append((step, dict(zip(names, found, strict=True))))
+
+    def with_layers(self, rows: Iterable[HistoryRow]) -> tuple[HistoryRow, ...]:
+        """The rows, with the layers' magnitudes where they were kept."""
+        layers: dict[int, dict[str, tuple[float, float]]] = {}
+        for step, found in self._layers:
+            layers.setdefault(step, {}).update(found)
+        return tuple(replace(r, layers=layers.get(r.step)) for r in rows)
 
     def gradients(self, norms: list[float]) -> None:
         self._norms = norms
