@@ -1,0 +1,110 @@
+"""`whynan.watch` around a user's own loop."""
+
+from __future__ import annotations
+
+import io
+from contextlib import redirect_stderr
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.modules import module as nn_module
+from torch.optim import lr_scheduler, swa_utils
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+import whynan
+
+OWNERS: list[tuple[Any, str]] = [
+    (torch.optim.Optimizer, "__init__"), (torch.optim.SGD, "step"), (torch.optim.Adam, "step"),
+    (torch.autograd, "_engine_run_backward"), (torch.nn.utils, "clip_grad_norm_"),
+    (torch.Tensor, "item"), (torch.Tensor, "numpy"), (torch.Tensor, "__float__"),
+    (torch.Tensor, "__repr__"), (torch.amp.GradScaler, "step"), (torch.amp.GradScaler, "scale"),
+    (_BaseDataLoaderIter, "__next__"), (_BaseDataLoaderIter, "_next_index"),
+    (torch.no_grad, "__enter__"), (torch.no_grad, "__exit__"), (torch.inference_mode, "__enter__"),
+    (lr_scheduler.LRScheduler, "step"), (swa_utils.AveragedModel, "update_parameters"),
+    (nn.Module, "register_buffer"), (torch, "compile"), (np.random, "default_rng"),
+]  # fmt: skip
+
+
+def state_of_torch() -> list[Any]:
+    found: list[Any] = [vars(owner).get(name) for owner, name in OWNERS]
+    found += [dict(nn_module._global_forward_hooks), dict(nn_module._global_forward_pre_hooks)]
+    return found
+
+
+def parts(bad_row: int | None = 50) -> tuple[nn.Module, torch.optim.Optimizer, DataLoader[Any]]:
+    torch.manual_seed(0)
+    x = torch.rand(96, 4) + 0.1
+    if bad_row is not None:
+        x[bad_row] = 0
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    return model, optimizer, DataLoader(TensorDataset(x), batch_size=4, shuffle=True)
+
+
+def train(model: nn.Module, optimizer: torch.optim.Optimizer, loader: DataLoader[Any]) -> None:
+    for (x,) in loader:
+        loss = model(x / x.norm(dim=1, keepdim=True)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def test_stop_raises_with_the_diagnosis_of_the_step() -> None:
+    model, optimizer, loader = parts()
+    with pytest.raises(whynan.AnomalyFound) as caught, whynan.watch(model, optimizer):
+        train(model, optimizer, loader)
+    diagnosis = caught.value.diagnosis
+    origin = diagnosis.anomalies[0].origin
+    assert diagnosis.anomalies[0].finding.mechanism == "division_by_zero"
+    assert origin.site is not None
+    assert origin.site.source == "loss = model(x / x.norm(dim=1, keepdim=True)).square().mean()"
+    assert diagnosis.reproduced in ("rewind", "live")
+    assert "divided 0 by" in str(caught.value)
+    assert all(torch.isfinite(p).all() for p in model.parameters())
+
+
+def test_skip_goes_on_and_lists_what_it_skipped() -> None:
+    model, optimizer, loader = parts()
+    shown = io.StringIO()
+    with redirect_stderr(shown), whynan.watch(model, optimizer, on_anomaly="skip") as watching:
+        for _ in range(3):
+            train(model, optimizer, loader)
+    assert len(watching.skipped) == 3
+    assert shown.getvalue().count("error[N010]") == 1
+    assert all(torch.isfinite(p).all() for p in model.parameters())
+
+
+def test_a_healthy_block_is_silent_and_leaves_nothing_behind(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    model, optimizer, loader = parts(bad_row=None)
+    torch.optim.Adam(model.parameters())
+    before = state_of_torch()
+    with whynan.watch(model, optimizer) as watching:
+        assert state_of_torch() != before
+        train(model, optimizer, loader)
+    assert watching.diagnosis is None
+    assert state_of_torch() == before
+    assert capsys.readouterr() == ("", "")
+
+
+def test_the_users_own_exception_passes_through_and_leaves_nothing_behind() -> None:
+    model, optimizer, _ = parts()
+    before = state_of_torch()
+    with pytest.raises(KeyError, match="mine"), whynan.watch(model, optimizer):
+        raise KeyError("mine")
+    assert state_of_torch() == before
+
+
+def test_a_wrong_policy_is_refused() -> None:
+    with (
+        pytest.raises(whynan.WhynanError, match="stop, skip or warn"),
+        whynan.watch(
+            on_anomaly="ignore"  # type: ignore[arg-type]
+        ),
+    ):
+        pass
