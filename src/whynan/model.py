@@ -217,6 +217,8 @@ class HistoryRow:
     loss: float | None = None
     grad_max: float | None = None  # the largest 2-norm of a parameter's gradient
     grad_norm: float | None = None  # of all gradients together
+    update_ratio: float | None = None  # how far the update moved the weights, in their own size
+    scale: float | None = None  # of the loss, under GradScaler
     lr: float | None = None
     # Some rows only: {parameter: (2-norm of its gradient, 2-norm of its weights)}
     layers: Mapping[str, tuple[float, float]] | None = None

@@ -10,7 +10,7 @@ from typing import Any
 from whynan.diagnosis.naming import call_of
 from whynan.explain.snippet import shown_path
 from whynan.files import write_atomically
-from whynan.model import Anomaly, Diagnosis, Link, Operand, Site, kind_of
+from whynan.model import Anomaly, Diagnosis, HistoryRow, Link, Operand, Site, kind_of
 
 SCHEMA = "whynan.report/1"
 
@@ -26,12 +26,16 @@ def report(diagnosis: Diagnosis) -> dict[str, Any]:
         "reproduced": diagnosis.reproduced,
         "versions": dict(diagnosis.versions),
         "anomalies": [_anomaly(a) for a in diagnosis.anomalies],
-        "history": [
-            {"step": r.step, "loss": r.loss, "grad_max": r.grad_max, "lr": r.lr}
-            for r in diagnosis.history
-        ],
+        "history": [_row(r) for r in diagnosis.history],
         "notes": list(diagnosis.notes),
     }
+
+
+def _row(row: HistoryRow) -> dict[str, Any]:
+    """The contract's four numbers always, the others where they were measured."""
+    found = {"step": row.step, "loss": row.loss, "grad_max": row.grad_max, "lr": row.lr}
+    more = {name: getattr(row, name) for name in ("grad_norm", "update_ratio", "scale", "layers")}
+    return found | {name: value for name, value in more.items() if value is not None}
 
 
 def _anomaly(anomaly: Anomaly) -> dict[str, Any]:

@@ -211,8 +211,10 @@ class Guard:
         return self.on_harm(seen, optimizer)
 
     def _look_after(self, optimizer: Optimizer) -> None:
+        self.history.measure_update(self.step)
         if self.looking:
-            self.history.row(self.step, self.local.values, learning_rate(optimizer), optimizer)
+            rate = learning_rate(optimizer)
+            self.history.row(self.step, self.local.values, rate, self.scaling.scale)
             if not moves_safely(optimizer) or not self.history.total < LARGE_NORM:
                 self._look_at_parameters(optimizer)
         self.step += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -16,6 +17,7 @@ from whynan.record.stats import norms
 FIRST, EVERY = 5, 50
 MAX_SAMPLES = 200
 MAX_LAYERS = 200
+HEAD = 1024  # weights of each parameter that stand for all of them
 
 
 class History:
@@ -27,6 +29,8 @@ class History:
         self._norms: list[float] = []
         self._layers: deque[tuple[int, dict[str, tuple[float, float]]]] = deque(maxlen=MAX_SAMPLES)
         self._names: dict[int, str] = {}
+        self._ratios: dict[int, float] = {}
+        self._watched: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def is_sampled(self, step: int) -> bool:
         """Whether this step's magnitudes are kept for each layer; one in fifty, and the first."""
@@ -51,13 +55,30 @@ class History:
         found = zip(gradients, weights, strict=True)
         names = [clean(self._names[id(p)]) for p in chosen]
         self._layers.append((step, dict(zip(names, found, strict=True))))
+        self._watched = [(p, _head(p).clone()) for p in chosen]
+
+    def measure_update(self, step: int) -> None:
+        """How far the update moved the weights that were noted before it."""
+        watched, self._watched = self._watched, []
+        if not watched or not self.is_sampled(step):
+            return
+        moved = norms([_head(p) - before for p, before in watched])
+        sizes = norms([before for _, before in watched])
+        size = math.hypot(*sizes)
+        if size > 0:
+            self._ratios[step] = math.hypot(*moved) / size
+        if len(self._ratios) > MAX_SAMPLES:
+            del self._ratios[next(iter(self._ratios))]
 
     def with_layers(self, rows: Iterable[HistoryRow]) -> tuple[HistoryRow, ...]:
         """The rows, with the layers' magnitudes where they were kept."""
         layers: dict[int, dict[str, tuple[float, float]]] = {}
         for step, found in self._layers:
             layers.setdefault(step, {}).update(found)
-        return tuple(replace(r, layers=layers.get(r.step)) for r in rows)
+        return tuple(
+            replace(r, layers=layers.get(r.step), update_ratio=self._ratios.get(r.step))
+            for r in rows
+        )
 
     def gradients(self, norms: list[float]) -> None:
         self._norms = norms
@@ -68,7 +89,7 @@ class History:
         step: int,
         losses: Sequence[float],
         lr: float | None,
-        optimizer: torch.optim.Optimizer,
+        scale: float | None,
     ) -> None:
         self.rows.append(
             HistoryRow(
@@ -77,5 +98,12 @@ class History:
                 grad_max=max(self._norms, default=None),
                 grad_norm=self.total if self._norms else None,
                 lr=lr,
+                scale=scale,
             )
         )
+
+
+def _head(parameter: torch.Tensor) -> torch.Tensor:
+    return (
+        parameter.detach().reshape(-1)[:HEAD] if parameter.is_contiguous() else parameter.detach()
+    )

@@ -41,10 +41,10 @@ class Scaling:
                 self._stepped = False
                 result = original(scaler, optimizer, *args, **kwargs)
                 self.skips = 0 if self._stepped else self.skips + 1
-                if self.skips >= SKIPS_IN_A_ROW:
+                if self.scale is None or self.skips:
                     self.scale = scaler.get_scale()
-                    if self.scale is not None and self.scale <= COLLAPSED_SCALE:
-                        collapsed(optimizer)
+                if self.skips >= SKIPS_IN_A_ROW and (self.scale or 0.0) <= COLLAPSED_SCALE:
+                    collapsed(optimizer)
                 return result
 
             return step
