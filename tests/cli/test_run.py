@@ -332,3 +332,10 @@ def test_explain_and_help_teach(tmp_path: Path) -> None:
     assert page.startswith("N012 log-of-nonpositive")
     assert "Use instead" in page
     assert "whynan run train.py" in whynan("run", "--help", cwd=tmp_path).stdout
+
+
+def test_options_may_come_from_the_environment(tmp_path: Path) -> None:
+    script = write(tmp_path, FAILING)
+    done = whynan("run", script.name, cwd=tmp_path, WHYNAN_MODE="trace", WHYNAN_JSON="job.json")
+    assert done.returncode == 3
+    assert json.loads((tmp_path / "job.json").read_text())["mode"] == "trace"

@@ -11,6 +11,7 @@ import click
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option(
     "--mode",
+    envvar="WHYNAN_MODE",
     type=click.Choice(["auto", "trace", "guard"]),
     default="auto",
     show_default=True,
@@ -19,6 +20,7 @@ import click
 )
 @click.option(
     "--on-anomaly",
+    envvar="WHYNAN_ON_ANOMALY",
     type=click.Choice(["stop", "skip", "warn"]),
     default="stop",
     show_default=True,
@@ -26,27 +28,40 @@ import click
     "report.",
 )
 @click.option(
-    "--json", "json_path", type=click.Path(path_type=Path), help="Also write the report as JSON."
+    "--json",
+    "json_path",
+    envvar="WHYNAN_JSON",
+    type=click.Path(path_type=Path),
+    help="Also write the report as JSON.",
 )
 @click.option(
-    "--html", type=click.Path(path_type=Path), help="Also write the report as a web page."
+    "--html",
+    envvar="WHYNAN_HTML",
+    type=click.Path(path_type=Path),
+    help="Also write the report as a web page.",
 )
 @click.option(
     "--tensorboard",
+    envvar="WHYNAN_TENSORBOARD",
     type=click.Path(path_type=Path),
     metavar="DIR",
     help="Also write the history and the report for TensorBoard.",
 )
 @click.option(
-    "--max-steps", type=click.IntRange(min=1), help="Stop after this many optimizer steps."
+    "--max-steps",
+    envvar="WHYNAN_MAX_STEPS",
+    type=click.IntRange(min=1),
+    help="Stop after this many optimizer steps.",
 )
 @click.option(
     "--recording",
+    envvar="WHYNAN_RECORDING",
     type=click.Path(path_type=Path),
     help="Also save what was recorded, for `whynan report`.",
 )
 @click.option(
     "--capsule",
+    envvar="WHYNAN_CAPSULE",
     type=click.Path(path_type=Path),
     metavar="DIR",
     help="On harm, keep what repeats the step elsewhere: weights, optimizer state, batch and "
@@ -81,6 +96,10 @@ def run(
     whynan run train.py --lr 0.1 --epochs 3
     whynan run --json report.json train.py
     whynan run -m mypackage.train --config small.toml
+
+    In a job script the options can be set by environment variables: WHYNAN_MODE,
+    WHYNAN_ON_ANOMALY, WHYNAN_JSON, WHYNAN_HTML, WHYNAN_TENSORBOARD, WHYNAN_RECORDING,
+    WHYNAN_CAPSULE, WHYNAN_MAX_STEPS.
     """
     from whynan.launch import Program
     from whynan.runner import Mode, Policy, Run, RunOptions

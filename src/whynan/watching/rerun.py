@@ -60,7 +60,9 @@ def run_again(
 def _run(command: Command, options: list[str], step: int | None, say: Callable[[str], None]) -> int:
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
-    environment = {**os.environ, PROGRESS: str(writing)}
+    # Options of this run given by environment variables are not the second run's.
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("WHYNAN_")}
+    environment[PROGRESS] = str(writing)
     process = subprocess.Popen(
         command.line(*options),
         cwd=command.cwd,
