@@ -1,0 +1,281 @@
+"""One source file as a concrete-syntax tree: find the recorded expression, change it, keep the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TypeVar, cast
+
+import libcst as cst
+from libcst.metadata import CodeRange, MetadataWrapper, ParentNodeProvider, PositionProvider
+
+from whynan.model import Site
+
+Expression = cst.BaseExpression
+N = TypeVar("N", bound=cst.CSTNode)
+# Beside these a new expression needs parentheses of its own unless it is a call or a name.
+TIGHT = (cst.BinaryOperation, cst.UnaryOperation, cst.Attribute, cst.Subscript, cst.Comparison)
+ATOMS = (cst.Name, cst.Attribute, cst.Call, cst.Subscript, cst.Integer, cst.Float, cst.List)
+
+
+class Source:
+    """A parsed file with positions and parents."""
+
+    def __init__(self, path: str, text: str) -> None:
+        self.path = path
+        self.text = text
+        self.module = cst.parse_module(text)
+        wrapper = MetadataWrapper(self.module, unsafe_skip_copy=True)
+        self._ranges = cast(Mapping[cst.CSTNode, CodeRange], wrapper.resolve(PositionProvider))
+        self._parents = cast(
+            Mapping[cst.CSTNode, cst.CSTNode], wrapper.resolve(ParentNodeProvider)
+        )
+
+    # ---- finding ----------------------------------------------------------------------
+
+    def expression_at(self, site: Site) -> Expression | None:
+        """The expression that stands exactly there; else the statement's own value."""
+        wanted = ((site.line, site.column), (site.end_line, site.end_column))
+        for node, where in self._ranges.items():  # parents come after their children
+            if isinstance(node, Expression) and self._span(where) == wanted:
+                return node
+        for augmented in self.every(cst.AugAssign):  # `x += f(y)` is recorded as a whole
+            if self._span(self._ranges[augmented]) == wanted:
+                return augmented.value
+        return None
+
+    @staticmethod
+    def _span(where: CodeRange) -> tuple[tuple[int, int], tuple[int, int]]:
+        return (where.start.line, where.start.column), (where.end.line, where.end.column)
+
+    def every(self, kind: type[N], within: cst.CSTNode | None = None) -> list[N]:
+        """All nodes of a kind, in the order of the source."""
+        found = [n for n in self._ranges if isinstance(n, kind)]
+        if within is not None:
+            found = [n for n in found if within in self.ancestors(n)]
+        return sorted(found, key=self.start)
+
+    def start(self, node: cst.CSTNode) -> tuple[int, int]:
+        where = self._ranges[node]
+        return where.start.line, where.start.column
+
+    def line(self, node: cst.CSTNode) -> int:
+        return self._ranges[node].start.line
+
+    def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        return self._parents.get(node)
+
+    def ancestors(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        above = self._parents.get(node)
+        while above is not None:
+            yield above
+            above = self._parents.get(above)
+
+    def scope(self, node: cst.CSTNode) -> cst.CSTNode:
+        """The function around a node, or the module."""
+        kinds = (cst.FunctionDef, cst.Lambda)
+        return next((a for a in self.ancestors(node) if isinstance(a, kinds)), self.module)
+
+    def statement(self, node: cst.CSTNode) -> cst.SimpleStatementLine | None:
+        lines = (a for a in self.ancestors(node) if isinstance(a, cst.SimpleStatementLine))
+        return next(lines, None)
+
+    def code(self, node: cst.CSTNode) -> str:
+        """As typed."""
+        return self.module.code_for_node(node).strip()
+
+    def receiver(self, node: Expression) -> str:
+        """As typed, in parentheses if a method call on it needs them."""
+        text = self.code(node)
+        return text if isinstance(node, ATOMS[:4]) or node.lpar else f"({text})"
+
+    def same(self, a: cst.CSTNode, b: cst.CSTNode) -> bool:
+        return a.deep_equals(b) or self.code(a) == self.code(b)
+
+    # ---- dataflow inside one function ----------------------------------------------------
+
+    def definition(self, use: Expression) -> Expression | None:
+        """The value last given to a name before its use, if that is certain."""
+        found = self.definition_statement(use)
+        return found[1] if found is not None else None
+
+    def definition_statement(
+        self, use: Expression
+    ) -> tuple[cst.SimpleStatementLine, Expression] | None:
+        if not isinstance(use, cst.Name):
+            return None
+        here = self.statement(use) or use
+        scope = self.scope(use)
+        before = [t for t in self.bindings(use.value, scope) if self.start(t) < self.start(here)]
+        if not before or before[-1] is use:
+            return None
+        target = before[-1]
+        line = self.statement(target)
+        if line is None or len(line.body) != 1:
+            return None
+        assign = line.body[0]
+        if not isinstance(assign, cst.Assign) or len(assign.targets) != 1:
+            return None
+        if assign.targets[0].target is not target:
+            return None
+        if self.parent(line) not in list(self.ancestors(use)):
+            return None  # given in a branch that need not have run
+        return line, assign.value
+
+    def bindings(self, name: str, scope: cst.CSTNode) -> list[cst.Name]:
+        """Every place in a function where a name gets a value."""
+        found = []
+        for node in self.every(cst.Name, None if scope is self.module else scope):
+            if node.value == name and self.scope(node) is scope and self._binds(node):
+                found.append(node)
+        return found
+
+    def _binds(self, node: cst.Name) -> bool:
+        above: cst.CSTNode | None = self.parent(node)
+        if isinstance(above, cst.Param):
+            return above.name is node
+        while isinstance(above, (cst.Element, cst.Tuple, cst.List, cst.StarredElement)):
+            above = self.parent(above)
+        return isinstance(above, (cst.AssignTarget, cst.AsName)) or (
+            isinstance(above, (cst.AugAssign, cst.AnnAssign, cst.For, cst.CompFor, cst.NamedExpr))
+            and above.target is not None
+            and (above.target is node or node in self.every(cst.Name, above.target))
+        )
+
+    def other_uses(self, name: str, use: cst.CSTNode) -> list[cst.Name]:
+        """Reads of a name in the same function, besides those inside `use`."""
+        scope = self.scope(use)
+        return [
+            n
+            for n in self.every(cst.Name, None if scope is self.module else scope)
+            if n.value == name and self._reads(n) and n is not use and use not in self.ancestors(n)
+        ]
+
+    def _reads(self, node: cst.Name) -> bool:
+        above = self.parent(node)
+        if isinstance(above, cst.Arg):
+            return above.keyword is not node
+        if isinstance(above, cst.Attribute):
+            return above.value is node
+        return not self._binds(node)
+
+    # ---- names ---------------------------------------------------------------------------
+
+    def torch_name(self) -> str | None:
+        """How this file calls torch, if it imported it."""
+        return self._imported("torch")
+
+    def functional(self) -> str:
+        """How this file calls torch.nn.functional."""
+        for statement in self.every(cst.ImportFrom):
+            module = self.code(statement.module) if statement.module else ""
+            if module == "torch.nn" and not isinstance(statement.names, cst.ImportStar):
+                for alias in statement.names:
+                    if self.code(alias.name) == "functional":
+                        return self.code(alias.asname.name) if alias.asname else "functional"
+        return self._imported("torch.nn.functional") or f"{self.torch_name() or 'torch'}.nn.functional"
+
+    def _imported(self, module: str) -> str | None:
+        for statement in self.every(cst.Import):
+            for alias in statement.names:
+                if self.code(alias.name) == module:
+                    return self.code(alias.asname.name) if alias.asname else module
+        return None
+
+    def from_torch(self, name: str) -> bool:
+        """Whether a bare name was imported from torch."""
+        for statement in self.every(cst.ImportFrom):
+            module = self.code(statement.module) if statement.module else ""
+            if module.split(".")[0] == "torch" and not isinstance(statement.names, cst.ImportStar):
+                for alias in statement.names:
+                    bound = alias.asname.name if alias.asname else alias.name
+                    if self.code(bound) == name:
+                        return True
+        return False
+
+
+class Edit:
+    """Changes to one source, all made in one pass over the tree."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._replaced: dict[cst.CSTNode, str] = {}
+        self._before: dict[cst.CSTNode, list[str]] = {}
+        self._after: dict[cst.CSTNode, list[str]] = {}
+        self._removed: set[cst.CSTNode] = set()
+
+    def replace(self, node: Expression, text: str) -> Edit:
+        self._replaced[node] = text
+        return self
+
+    def before(self, line: cst.CSTNode, *statements: str) -> Edit:
+        self._before.setdefault(line, []).extend(statements)
+        return self
+
+    def after(self, line: cst.CSTNode, *statements: str) -> Edit:
+        self._after.setdefault(line, []).extend(statements)
+        return self
+
+    def remove(self, line: cst.SimpleStatementLine) -> Edit:
+        self._removed.add(line)
+        return self
+
+    def text(self) -> str:
+        """The changed file; a text that would not parse raises `cst.ParserSyntaxError`."""
+        changed = self.source.module.visit(_Change(self))
+        code = cast(cst.Module, changed).code
+        if "torch." in code and self.source.torch_name() is None:
+            code = _with_import(code, self.source)
+        cst.parse_module(code)
+        return code
+
+    def expression(self, node: cst.CSTNode) -> cst.CSTNode:
+        config = self.source.module.config_for_parsing
+        new = cst.parse_expression(self._replaced[node], config=config)
+        if isinstance(node, Expression) and node.lpar and not new.lpar:
+            if isinstance(new, ATOMS) and "\n" not in self._replaced[node]:
+                return new
+            return new.with_changes(lpar=node.lpar, rpar=node.rpar)
+        above = self.source.parent(node)
+        loose = isinstance(above, cst.Subscript) and above.value is not node
+        if isinstance(above, TIGHT) and not loose and not isinstance(new, ATOMS) and not new.lpar:
+            return new.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+        return new
+
+    def statements(self, texts: list[str]) -> list[cst.BaseStatement]:
+        config = self.source.module.config_for_parsing
+        return [cast(cst.BaseStatement, cst.parse_statement(t, config=config)) for t in texts]
+
+
+def _with_import(code: str, source: Source) -> str:
+    imports = [*source.every(cst.Import), *source.every(cst.ImportFrom)]
+    ordinary = [
+        n for n in imports
+        if not (isinstance(n, cst.ImportFrom) and n.module and source.code(n.module) == "__future__")
+    ]  # fmt: skip
+    lines = code.splitlines(keepends=True)
+    at = min((source.line(n) for n in ordinary), default=1) - 1
+    return "".join([*lines[:at], "import torch\n", *lines[at:]])
+
+
+class _Change(cst.CSTTransformer):
+    def __init__(self, edit: Edit) -> None:
+        super().__init__()
+        self.edit = edit
+
+    def on_leave(self, original: cst.CSTNode, updated: cst.CSTNode) -> object:  # type: ignore[override]
+        edit = self.edit
+        if original in edit._replaced:
+            return edit.expression(original)
+        if original in edit._removed:
+            return cst.RemovalSentinel.REMOVE
+        before, after = edit._before.get(original, []), edit._after.get(original, [])
+        if before or after:
+            first = edit.statements(before)
+            if first and isinstance(updated, (cst.SimpleStatementLine, cst.BaseCompoundStatement)):
+                # what stood above the line, blank lines and comments, stays above what is new
+                first[0] = first[0].with_changes(leading_lines=updated.leading_lines)
+                updated = updated.with_changes(leading_lines=())
+            return cst.FlattenSentinel(
+                [*first, cast(cst.BaseStatement, updated), *edit.statements(after)]
+            )
+        return super().on_leave(original, updated)
