@@ -14,6 +14,8 @@ OPTIMIZERS = frozenset(
     {"SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam", "LBFGS",
      "ASGD", "Rprop"}
 )  # fmt: skip
+# An update squares the gradient: that overflows whatever the rate.
+SQUARES = frozenset({"addcmul", "norm", "linalg_vector_norm", "pow", "_fused_adam", "_fused_adamw"})
 TRAINABLE = ("overflow", "log_nonpositive", "invalid_domain", "sqrt_negative")
 
 
@@ -34,8 +36,13 @@ def propose(case: Case) -> Iterator[Candidate]:
         for call in _optimizers(source):
             # Before the first update neither rate nor clipping has had a say; L-BFGS, which
             # evaluates several times in one step, is the exception.
-            if case.origin.step or in_step or _name(call) == "LBFGS":
+            if in_step:
+                slower = case.origin.name not in SQUARES
+            else:
+                slower = case.origin.step > 0 or _name(call) == "LBFGS"
+            if slower:
                 yield from _slower(case, source, call)
+            if slower or in_step:
                 yield from _clipped(case, source, call)
 
 
