@@ -217,6 +217,8 @@ class Freezer:
                 for read in reads(maker, node.k, node.index)
             ]
             bare = self._bare(maker, node.k, node.index)
+            if bare.name == "sub" and bare.value == 0:
+                operands = [(r, self._with_maker(maker, r, o)) for r, o in operands]
             found.append(replace(bare, inputs=tuple(o for _, o in operands)))
             chosen = _deciding(found[-1], operands)
             if chosen is None:
@@ -224,6 +226,11 @@ class Freezer:
             read, operand = chosen
             ref, index, before = read.ref, operand.index, maker.index
         return tuple(found)
+
+    def _with_maker(self, record: Record, read: Read, operand: Operand) -> Operand:
+        """Equal minuend and subtrahend: what made them tells a constant from a cancellation."""
+        made = self.locate(read.ref, operand.index, record.index).record if operand.index is not None else None  # fmt: skip
+        return operand if made is None else replace(operand, source=f"result of {made.info.base}")
 
     def reader_of_garbage(self, record: Record, k: int, index: Index | None) -> Any:
         """The operation upstream that read memory nobody had written, if one did."""

@@ -11,7 +11,9 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from whynan.model import Evidence
 from whynan.record.backward_sink import BackwardSink
+from whynan.record.batches import Batches
 from whynan.record.checks import Checks
+from whynan.record.circumstances import look_around
 from whynan.record.exceptions import harm_of_exception
 from whynan.record.modules import ModuleTracker
 from whynan.record.optimizer_sink import OptimizerSink
@@ -42,6 +44,7 @@ class Session:
         self.backward = BackwardSink(self.checks)
         self.optimizers = OptimizerSink(self.checks, self.backward)
         self.surroundings = Surroundings(self.checks)
+        self.batches = Batches(self.checks)
         self._patches = Patches()
         self._mode: Any = None
         self._on_evidence = on_evidence
@@ -50,9 +53,10 @@ class Session:
         self._harms = 0
 
     def start(self) -> None:
-        self.modules.install(self.outputs.outermost_starts, self.outputs.outermost_ends)
+        self.modules.install(self._outermost_starts, self.outputs.outermost_ends)
         self.backward.on_backward = self._backward_begins
-        for part in (self.outputs, self.backward, self.optimizers, self.surroundings):
+        parts = (self.outputs, self.backward, self.optimizers, self.surroundings, self.batches)
+        for part in parts:
             part.install(self._patches)
         self._mode = self.tracer.mode()
         self._mode.__enter__()
@@ -80,11 +84,16 @@ class Session:
             self.surroundings.remove()
             self.optimizers.remove()
             self.modules.remove()
+            self.batches.clear()
             self.tracer.clear()
 
     def request_stop(self) -> None:
         """Every thread leaves the program at its next operation."""
         self.tracer.stopping = True
+
+    def _outermost_starts(self, module: torch.nn.Module, args: Any) -> None:
+        self.batches.note_inputs(module, args)
+        self.outputs.outermost_starts(module, args)
 
     def _backward_begins(self) -> None:
         self.optimizers.resume()
@@ -106,6 +115,7 @@ class Session:
         key = (site and (site.file, site.line, site.column), evidence.origin.op)
         if key not in self._seen:
             self._seen.add(key)
+            evidence = look_around(evidence, self)
             self._evidence.append(evidence)
             self._on_evidence(evidence)
 
