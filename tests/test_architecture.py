@@ -19,7 +19,8 @@ ARROWS: dict[str, set[str]] = {
     "diagnosis": set(),
     "explain": {"diagnosis"},
     "report": {"explain", "diagnosis"},
-    "cli": {"pipeline", "launch", "explain"},
+    "repair": {"pipeline", "launch", "explain", "diagnosis", "report"},
+    "cli": {"pipeline", "launch", "explain", "repair"},
 }
 TORCH_FOLDERS = {"watch", "record", "repair", "adapters"}
 

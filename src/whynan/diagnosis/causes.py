@@ -169,7 +169,9 @@ def _from_precision(op: OpRecord, culprit: Operand | None) -> Iterator[Cause]:
     elif dtype == "float16" and culprit is not None and culprit.value == 0:
         lost = next((m for m in culprit.upstream if _lost_eps(m) and m.value == 0), None)
         if lost is not None:
-            yield Cause(code="low_precision", evidence="float16 ends at 6e-8; float32 holds this eps")
+            yield Cause(
+                code="low_precision", evidence="float16 ends at 6e-8; float32 holds this eps"
+            )
 
 
 def _near_the_end(op: OpRecord, culprit: Operand) -> bool:

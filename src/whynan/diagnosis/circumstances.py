@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import pairwise
 
 from whynan.diagnosis.words import plural
 from whynan.model import Cause, Evidence, HistoryRow, Operand, number
@@ -106,7 +107,9 @@ def _learning_rate(evidence: Evidence, culprit: Operand | None) -> Iterator[Caus
     late = [(step, loss) for step, loss in losses if step > low_step][-3:]
     if low > 0 and len(late) > 1 and all(loss > ROSE * low for _, loss in late[-2:]):
         step, high = late[-1]
-        text = f"the loss rose from {number(low)} at step {low_step} to {number(high)} at step {step}"
+        text = (
+            f"the loss rose from {number(low)} at step {low_step} to {number(high)} at step {step}"
+        )
         yield Cause(code="high_learning_rate", evidence=f"{text}, with lr {number(rate)}")
         return
     norm = evidence.around.weight_norm
@@ -119,7 +122,8 @@ def _learning_rate(evidence: Evidence, culprit: Operand | None) -> Iterator[Caus
     if rose and math.isfinite(update) and update > OVERSHOT * norm:
         text = f"at step {step} lr {number(rate)} times the gradient was {number(update)}"
         yield Cause(
-            code="high_learning_rate", evidence=f"{text}; the largest weight has norm {number(norm)}"
+            code="high_learning_rate",
+            evidence=f"{text}; the largest weight has norm {number(norm)}",
         )
 
 
@@ -136,7 +140,7 @@ def _gradients(evidence: Evidence, culprit: Operand | None) -> Iterator[Cause]:
                 return
     rows = [r for r in evidence.around.history if r.grad_max is not None and r.grad_max > 0]
     last = [r.grad_max for r in rows[-6:] if r.grad_max is not None]
-    if len(last) < 4 or not all(b > 1.5 * a for a, b in zip(last, last[1:], strict=False)):
+    if len(last) < 4 or not all(b > 1.5 * a for a, b in pairwise(last)):
         return
     if last[-1] > GREW * last[0] or math.isinf(last[-1]):
         text = f"the largest gradient grew from {number(last[0])} to {number(last[-1])} in {len(last)} steps"

@@ -55,8 +55,8 @@ class Batches:
             batch = original(iterator)
             waiting = self._waiting.get(iterator)
             index = waiting.popleft() if waiting else None
-            known = isinstance(index, (list, tuple)) and all(type(i) is int for i in index)
-            self.indices = list(index) if known else None
+            listed = list(index) if isinstance(index, (list, tuple)) else []
+            self.indices = listed if listed and all(type(i) is int for i in listed) else None
             return batch
 
         return fetch

@@ -63,9 +63,8 @@ def fn(source: Source, node: cst.CSTNode | None) -> Fn | None:
     if owner in NAMESPACES or owner == source.functional() or owner == source.torch_name():
         if not args or args[0].star:
             return None
-        if args[0].keyword is not None:
-            if args[0].keyword.value not in ("input", "self"):
-                return None
+        if args[0].keyword is not None and args[0].keyword.value not in ("input", "self"):
+            return None
         return _made(source, node, name, owner, args[0].value, args[1:])
     if owner == "self" or owner.split(".")[0] in MODULES:
         return None  # `self.softmax(x)`, `nn.utils.clip_grad_norm_(...)`
@@ -89,12 +88,6 @@ def _made(
         rest=rest,
         inplace=name.endswith("_") and not name.endswith("__"),
     )
-
-
-def seen_through(source: Source, node: Expression) -> tuple[Expression, Expression]:
-    """(where it stands, what it is): a name is followed to the value it was given."""
-    value = source.definition(node)
-    return node, node if value is None else value
 
 
 def call_of(source: Source, node: Expression, *names: str) -> Fn | None:
@@ -125,7 +118,9 @@ def is_infinity(source: Source, node: cst.CSTNode) -> bool:
     )  # fmt: skip
 
 
-def binary(node: cst.CSTNode | None, operator: type[cst.BaseBinaryOp]) -> cst.BinaryOperation | None:
+def binary(
+    node: cst.CSTNode | None, operator: type[cst.BaseBinaryOp]
+) -> cst.BinaryOperation | None:
     if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, operator):
         return node
     return None

@@ -115,7 +115,11 @@ class Case:
 
     def files(self) -> Iterator[Source]:
         """The user's files that the story touches, the origin's first."""
-        sites = [self.site, *(link.site for link in self.anomaly.chain), self.anomaly.evidence.sink_site]
+        sites = [
+            self.site,
+            *(link.site for link in self.anomaly.chain),
+            self.anomaly.evidence.sink_site,
+        ]
         seen: set[str] = set()
         for site in sites:
             while site is not None:

@@ -26,6 +26,7 @@ def lay_over(texts: Mapping[str, str]) -> None:
     if not texts:
         return
     sources = {os.path.realpath(path): text for path, text in texts.items()}
+    loaders: Any = SourceFileLoader
     original_open, original_code = io.open_code, SourceFileLoader.get_code
 
     def open_code(path: str) -> Any:
@@ -42,7 +43,7 @@ def lay_over(texts: Mapping[str, str]) -> None:
         return code
 
     io.open_code = open_code
-    SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
+    loaders.get_code = get_code
     for path, text in texts.items():
         _quote(path, text)
 
@@ -52,13 +53,13 @@ def _quote(path: str, text: str) -> None:
     linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
 
 
-def _hand_over_diagnosis() -> None:
+def _hand_over_diagnosis(applied: Callable[[], int | None]) -> None:
     """The parent wants the diagnosis itself, and draws the report."""
     from whynan.report import json_report, terminal
 
     def hand_over(diagnosis: Any, path: Path) -> None:
         temporary = path.with_suffix(".part")
-        temporary.write_bytes(pickle.dumps(diagnosis))
+        temporary.write_bytes(pickle.dumps((diagnosis, applied())))
         os.replace(temporary, path)
 
     def silent(lines: Any, stream: Any) -> None:
@@ -72,9 +73,7 @@ def main() -> int:
     """Run the trial that the environment describes."""
     description = json.loads(Path(os.environ.pop(VARIABLE)).read_text(encoding="utf-8"))
     lay_over(description["texts"])
-    _hand_over_diagnosis()
-    if description["intervention"]:
-        _intervene(description["intervention"])
+    _hand_over_diagnosis(_intervene(description["intervention"]))
     from whynan.launch import Program
     from whynan.pipeline import Run, RunOptions
 
@@ -89,11 +88,15 @@ def main() -> int:
     return Run(program, options).go()
 
 
-def _intervene(name: str) -> None:
-    from whynan.repair.interventions import apply
+def _intervene(name: str | None) -> Callable[[], int | None]:
+    """Start the experiment; the result tells how often it had something to change."""
+    if name is None:
+        return lambda: None
+    from whynan.repair.interventions import Intervention
 
-    start: Callable[[str], None] = apply
-    start(name)
+    intervention = Intervention()
+    intervention.start(name)
+    return lambda: intervention.applied
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from whynan.launch import Program
-from whynan.model import Anomaly, Diagnosis, Fix
+from whynan.model import Diagnosis, Fix
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.patches import unified
 from whynan.repair.rewrites import propose

@@ -26,9 +26,7 @@ class Source:
         self.module = cst.parse_module(text)
         wrapper = MetadataWrapper(self.module, unsafe_skip_copy=True)
         self._ranges = cast(Mapping[cst.CSTNode, CodeRange], wrapper.resolve(PositionProvider))
-        self._parents = cast(
-            Mapping[cst.CSTNode, cst.CSTNode], wrapper.resolve(ParentNodeProvider)
-        )
+        self._parents = cast(Mapping[cst.CSTNode, cst.CSTNode], wrapper.resolve(ParentNodeProvider))
 
     # ---- finding ----------------------------------------------------------------------
 
@@ -172,7 +170,9 @@ class Source:
                 for alias in statement.names:
                     if self.code(alias.name) == "functional":
                         return self.code(alias.asname.name) if alias.asname else "functional"
-        return self._imported("torch.nn.functional") or f"{self.torch_name() or 'torch'}.nn.functional"
+        return (
+            self._imported("torch.nn.functional") or f"{self.torch_name() or 'torch'}.nn.functional"
+        )
 
     def _imported(self, module: str) -> str | None:
         for statement in self.every(cst.Import):
@@ -222,7 +222,7 @@ class Edit:
     def text(self) -> str:
         """The changed file; a text that would not parse raises `cst.ParserSyntaxError`."""
         changed = self.source.module.visit(_Change(self))
-        code = cast(cst.Module, changed).code
+        code = changed.code
         if "torch." in code and self.source.torch_name() is None:
             code = _with_import(code, self.source)
         cst.parse_module(code)
@@ -262,7 +262,7 @@ class _Change(cst.CSTTransformer):
         super().__init__()
         self.edit = edit
 
-    def on_leave(self, original: cst.CSTNode, updated: cst.CSTNode) -> object:  # type: ignore[override]
+    def on_leave(self, original: cst.CSTNode, updated: cst.CSTNode) -> object:  # type: ignore[override]  # libcst's union
         edit = self.edit
         if original in edit._replaced:
             return edit.expression(original)

@@ -42,6 +42,7 @@ class Ran:
     seconds: float
     timed_out: bool = False
     errors: str = ""
+    applied: int | None = None  # how often an intervention had something to change
 
     @property
     def last_error(self) -> str:
@@ -68,9 +69,10 @@ def run(trial: Trial, *, limit_s: float | None = None, quiet: bool = True) -> Ra
             )
             timed_out = _wait(process, limit_s, alone=quiet)
             text = _tail(errors)
-        diagnosis = pickle.loads(result.read_bytes()) if result.exists() else None
+        found = pickle.loads(result.read_bytes()) if result.exists() else (None, None)
     return Ran(
-        diagnosis=diagnosis,
+        diagnosis=found[0],
+        applied=found[1],
         code=process.returncode,
         seconds=time.monotonic() - started,
         timed_out=timed_out,
@@ -92,7 +94,7 @@ def _describe(trial: Trial, result: Path) -> dict[str, object]:
 
 def _interpreter_flags() -> list[str]:
     """`-W`, `-O`, `-X` and the like, as this interpreter was given them."""
-    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # not in typeshed
     return flags
 
 

@@ -41,7 +41,9 @@ def draw(fixes: Sequence[Fix], home: str | None) -> list[Text]:
 def patch_rows(patch: str, home: str | None) -> list[tuple[str, str]]:
     """A unified diff as numbered lines, removed and added ones only."""
     rows: list[tuple[str, str]] = []
-    numbers = [n for line in patch.splitlines() if (m := HUNK.match(line)) for n in map(int, m.groups())]
+    numbers = [
+        n for line in patch.splitlines() if (m := HUNK.match(line)) for n in map(int, m.groups())
+    ]
     gutter = max(2, len(str(max(numbers, default=0) + 20)))
     old = new = 0
     for line in patch.splitlines():

@@ -35,8 +35,10 @@ def propose(case: Case) -> list[Candidate]:
     found: list[Candidate] = []
     for family in FAMILIES:
         found += family.propose(case)
-    unique = {tuple(sorted(c.texts.items())): c for c in reversed(found)}
-    return sorted(reversed(unique.values()), key=lambda c: _rank(c, case))
+    unique: dict[object, Candidate] = {}
+    for candidate in found:
+        unique.setdefault(tuple(sorted(candidate.texts.items())), candidate)
+    return sorted(unique.values(), key=lambda c: _rank(c, case))
 
 
 def _rank(candidate: Candidate, case: Case) -> float:

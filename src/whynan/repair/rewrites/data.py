@@ -64,7 +64,11 @@ def _dropped_in_batch(case: Case, source: Source) -> Iterator[Candidate]:
     for loop in source.every(cst.For):
         target = loop.target
         steps = "backward()" in source.code(loop.body)
-        if not steps or not isinstance(target, cst.Tuple) or not isinstance(loop.body, cst.IndentedBlock):
+        if (
+            not steps
+            or not isinstance(target, cst.Tuple)
+            or not isinstance(loop.body, cst.IndentedBlock)
+        ):
             continue
         names = [e.value.value for e in target.elements if isinstance(e.value, cst.Name)]
         if len(names) != 2 or "enumerate" in source.code(loop.iter):
@@ -86,7 +90,9 @@ def _zeros(case: Case) -> Iterator[Candidate]:
         for call in source.every(cst.Call):
             func = source.code(call.func)
             if func in ("torch.empty", "torch.empty_like") and isinstance(call.func, cst.Attribute):
-                edit = Edit(source).replace(call.func.attr, call.func.attr.value.replace("empty", "zeros"))
+                edit = Edit(source).replace(
+                    call.func.attr, call.func.attr.value.replace("empty", "zeros")
+                )
                 title = "begin with zeros, not with whatever the memory held"
                 yield from case.change(edit, "zeros", title, Tier.GUARD)
 

@@ -18,9 +18,12 @@ def propose(case: Case) -> Iterator[Candidate]:
     source, node = case.source, case.node
     if source is None or node is None or case.mechanism not in ("division_by_zero", "gradient_singularity"):  # fmt: skip
         return
-    if case.mechanism == "gradient_singularity" and case.forward_op not in ("div", "reciprocal", "rsqrt"):
+    if case.mechanism == "gradient_singularity" and case.forward_op not in (
+        "div",
+        "reciprocal",
+        "rsqrt",
+    ):
         return
-    node = _quotient(source, node)
     yield from _normalize_in_float(case, source, node)
     divisor = _divisor(source, node)
     if divisor is None:
@@ -30,11 +33,6 @@ def propose(case: Case) -> Iterator[Candidate]:
         yield from _normalized(case, source, quotient)
     yield from _counted(case, source, divisor)
     yield from _guarded(case, source, divisor)
-
-
-def _quotient(source: Source, node: Expression) -> Expression:
-    """In `p -= a / b` the recorded expression is the whole statement."""
-    return node
 
 
 def _divisor(source: Source, node: Expression) -> Expression | None:
@@ -73,7 +71,11 @@ def _normalized(case: Case, source: Source, quotient: cst.BinaryOperation) -> It
 def _normalize_in_float(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:
     """F.normalize's own eps of 1e-12 is nothing in float16."""
     call = fn(source, node)
-    if call is None or call.name not in ("normalize", "cosine_similarity") or case.dtype != "float16":
+    if (
+        call is None
+        or call.name not in ("normalize", "cosine_similarity")
+        or case.dtype != "float16"
+    ):
         return
     text = f"{source.receiver(call.operand)}.float()"
     title = "normalise in float32: its eps of 1e-12 is 0 in float16"

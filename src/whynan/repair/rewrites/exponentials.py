@@ -16,7 +16,11 @@ def propose(case: Case) -> Iterator[Candidate]:
     if source is None or case.mechanism not in ("overflow", "gradient_singularity", "inf_over_inf"):
         return
     exp = fn(source, case.node)
-    if exp is None or exp.name not in ("exp", "expm1") or case.forward_op not in ("exp", "expm1", "mul"):
+    if (
+        exp is None
+        or exp.name not in ("exp", "expm1")
+        or case.forward_op not in ("exp", "expm1", "mul")
+    ):
         return
     yield from _softmax(case, source, exp)
     yield from _shifted(case, source, exp)
@@ -24,17 +28,6 @@ def propose(case: Case) -> Iterator[Candidate]:
     yield from _logsumexp(case, source, exp)
     yield from _sigmoid(case, source, exp)
     yield from _bounded(case, source, exp)
-
-
-def _readers(source: Source, node: Expression) -> list[Expression]:
-    """The expressions that read a value: around it, or around the variable it was given to."""
-    found = [node]
-    above = source.parent(node)
-    if isinstance(above, cst.Assign) and len(above.targets) == 1:
-        target = above.targets[0].target
-        if isinstance(target, cst.Name):
-            found += source.other_uses(target.value, node)
-    return [n for n in found if isinstance(n, cst.BaseExpression)]
 
 
 def _softmax(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
@@ -60,9 +53,7 @@ def _softmax(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
         edit = Edit(source).replace(quotient, text)
         if isinstance(quotient.left, cst.Name):
             made = source.definition_statement(quotient.left)
-            if made is not None and not [
-                n for n in source.other_uses(quotient.left.value, quotient)
-            ]:
+            if made is not None and not source.other_uses(quotient.left.value, quotient):
                 edit.remove(made[0])
         yield from case.change(edit, "softmax", title, Tier.EXACT)
 
@@ -111,7 +102,12 @@ def _softplus(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
 def _logsumexp(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
     for log in _logs_around(source, exp.node):
         total = call_of(source, log.operand, "sum")
-        if log.name == "log" and total is not None and total.rest and _is(source, total.operand, exp):
+        if (
+            log.name == "log"
+            and total is not None
+            and total.rest
+            and _is(source, total.operand, exp)
+        ):
             text = total.rebuilt("logsumexp", source.code(exp.operand), namespace="torch")
             title = "sum in log space: `logsumexp` does not overflow"
             edit = Edit(source).replace(log.node, text)
@@ -162,6 +158,4 @@ def _is(source: Source, node: Expression, exp: Fn) -> bool:
 def _written_between(source: Source, name: cst.Name) -> bool:
     """`weights[banned] = 0` between the exponential and the quotient."""
     targets = [t.target for t in source.every(cst.AssignTarget, _within(source, name))]
-    return any(
-        isinstance(t, cst.Subscript) and source.code(t.value) == name.value for t in targets
-    )
+    return any(isinstance(t, cst.Subscript) and source.code(t.value) == name.value for t in targets)

@@ -29,7 +29,9 @@ def propose(case: Case) -> Iterator[Candidate]:
     if log.name in LOGS:
         yield from _floored(case, case.source, log)
     elif log.name == "logit" and log.argument(0, "eps") is None:
-        inside = log.rebuilt("logit", case.source.code(log.operand)).removesuffix(")") + ", eps=1e-6)"
+        inside = (
+            log.rebuilt("logit", case.source.code(log.operand)).removesuffix(")") + ", eps=1e-6)"
+        )
         title = "keep the probability away from 0 and 1: `logit` has an eps for it"
         yield from case.change(
             Edit(case.source).replace(log.node, inside.replace("(, ", "(")),
@@ -76,7 +78,9 @@ def _of_softmax(case: Case, source: Source, log: Fn) -> Iterator[Candidate]:
     """log(softmax(x)), also with a choice of elements in between: log_softmax commutes with it."""
     bottom = _below_views(source, log.operand)
     seen = source.definition(bottom)
-    text = _log_softmax(case, source, bottom) or (_log_softmax(case, source, seen) if seen else None)
+    text = _log_softmax(case, source, bottom) or (
+        _log_softmax(case, source, seen) if seen else None
+    )
     if text is None:
         return
     title = "take the logarithm before the small values are rounded away"
@@ -84,16 +88,16 @@ def _of_softmax(case: Case, source: Source, log: Fn) -> Iterator[Candidate]:
         edit = _in_place_of(source, log, bottom, text)
     else:
         inner = log.operand.deep_replace(bottom, cst.parse_expression(text))
-        edit = _in_place_of(source, log, bottom, source.code(inner))  # type: ignore[arg-type]
+        edit = _in_place_of(source, log, bottom, source.code(inner))
     yield from case.change(edit, "log_softmax", title, Tier.EXACT)
 
 
 def _below_views(source: Source, node: Expression) -> Expression:
     """Past operations that only choose or rearrange elements, or keep their order."""
     while True:
-        if isinstance(node, cst.Subscript):
-            node = node.value
-        elif isinstance(node, cst.Attribute) and node.attr.value in ("values", "T", "mT"):
+        if isinstance(node, cst.Subscript) or (
+            isinstance(node, cst.Attribute) and node.attr.value in ("values", "T", "mT")
+        ):
             node = node.value
         else:
             call = fn(source, node)
@@ -155,7 +159,7 @@ def _in_place_of(source: Source, log: Fn, inner: Expression, text: str) -> Edit:
     edit = Edit(source).replace(log.node, text)
     made = source.definition_statement(inner)
     if made is not None and isinstance(inner, cst.Name):
-        line, value = made
+        line = made[0]
         unused = not source.other_uses(inner.value, log.node)
         alone = len(source.bindings(inner.value, source.scope(inner))) == 1
         if unused and alone and not line.leading_lines:
@@ -189,8 +193,7 @@ def _raised_clamp(source: Source, argument: Expression, bound: str) -> Edit | No
     """A clamp that is already there, with too low a bound, is raised."""
     clamp = call_of(source, argument, "clamp", "clamp_min", "relu")
     low = clamp.argument(0, "min") if clamp is not None else None
-    if low is None or number_of(low) is None or number_of(low) > float(bound):  # type: ignore[operator]
+    lowest = number_of(low)
+    if low is None or lowest is None or lowest > 0:
         return None
     return Edit(source).replace(low, bound)
-
-

@@ -90,7 +90,11 @@ def _finite_constant(case: Case) -> Iterator[Candidate]:
     for source in case.files():
         for assign in source.every(cst.Assign):
             negative = "-" in source.code(assign.value)
-            if source.scope(assign) is source.module and negative and is_infinity(source, assign.value):
+            if (
+                source.scope(assign) is source.module
+                and negative
+                and is_infinity(source, assign.value)
+            ):
                 edit = Edit(source).replace(assign.value, finite)
                 title = "let the impossible be very unlikely: a finite number where -inf stands"
                 yield from case.change(edit, "finite_constant", title, Tier.GUARD)
@@ -115,7 +119,11 @@ def _finite_share(case: Case, source: Source, node: Expression) -> Iterator[Cand
         return
     total = call_of(source, quotient.right, "sum")
     name = quotient.left.value
-    if case.mechanism == "inf_over_inf" and total is not None and source.code(total.operand) == name:
+    if (
+        case.mechanism == "inf_over_inf"
+        and total is not None
+        and source.code(total.operand) == name
+    ):
         edit = Edit(source).before(line, f"{name} = {name}.masked_fill(torch.isinf({name}), 0.0)")
         title = "give infinite entries no share: inf over inf is NaN"
         yield from case.change(edit, "finite_share", title, Tier.GUARD)

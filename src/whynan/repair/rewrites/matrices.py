@@ -23,7 +23,9 @@ def propose(case: Case) -> Iterator[Candidate]:
     if case.mechanism == "singular_matrix":
         if call.name == "solve" and len(call.rest) == 1:
             code = source.code(call.node)
-            edit = Edit(source).replace(call.node, f"{code.replace('solve(', 'lstsq(', 1)}.solution")
+            edit = Edit(source).replace(
+                call.node, f"{code.replace('solve(', 'lstsq(', 1)}.solution"
+            )
             title = "solve by least squares, which has an answer for a singular matrix too"
             yield from case.change(edit, "lstsq", title, Tier.EXACT)
         if call.name in RIDGED:

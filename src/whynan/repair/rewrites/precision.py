@@ -26,7 +26,11 @@ def propose(case: Case) -> Iterator[Candidate]:
             yield from _wider(case, source, node, "float")
         elif in_step and case.dtype == "float32":  # a sum of squares, as for a norm
             yield from _wider(case, source, node, "double")
-    if narrow and case.mechanism in ("overflow", "division_by_zero", "inf_minus_inf"):
+    if (
+        narrow
+        and not in_step
+        and case.mechanism in ("overflow", "division_by_zero", "inf_minus_inf")
+    ):
         for file in case.files():
             yield from _in_bfloat16(case, file)
 

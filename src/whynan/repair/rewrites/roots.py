@@ -56,9 +56,9 @@ def _norm(case: Case, source: Source, root: Fn) -> Iterator[Candidate]:
     title = "use a norm: its slope at 0 is defined"
     edit = Edit(source).replace(root.node, text)
     made = source.definition_statement(root.operand)
-    if made is not None and isinstance(root.operand, cst.Name):
-        if not source.other_uses(root.operand.value, root.node):
-            edit.remove(made[0])
+    named = root.operand.value if isinstance(root.operand, cst.Name) else None
+    if made is not None and named and not source.other_uses(named, root.node):
+        edit.remove(made[0])
     yield from case.change(edit, "vector_norm", title, Tier.EXACT)
 
 
@@ -67,7 +67,9 @@ def _norm_of(source: Source, inner: Expression, total: Fn) -> str | None:
     if len(plain) > 2:
         return None
     parts = [source.code(inner)]
-    parts += [f"{k}={source.code(a.value)}" for k, a in zip(("dim", "keepdim"), plain, strict=False)]
+    parts += [
+        f"{k}={source.code(a.value)}" for k, a in zip(("dim", "keepdim"), plain, strict=False)
+    ]
     parts += [
         f"{a.keyword.value.replace('axis', 'dim')}={source.code(a.value)}"
         for a in total.rest
@@ -97,7 +99,9 @@ def _distance(case: Case, source: Source, root: Fn) -> Iterator[Candidate]:
 def _doubled_product(source: Source, node: Expression) -> tuple[str, str] | None:
     """(a, b) of `2 * a @ b.T` or `2 * (a @ b.T)`."""
     matmul = binary(node, cst.MatrixMultiply)
-    doubled = binary(matmul.left, cst.Multiply) if matmul is not None else binary(node, cst.Multiply)
+    doubled = (
+        binary(matmul.left, cst.Multiply) if matmul is not None else binary(node, cst.Multiply)
+    )
     if doubled is None or number_of(doubled.left) != 2:
         return None
     left = doubled.right

@@ -114,7 +114,11 @@ def _short(value: float) -> str:
 def _less_decay(case: Case, source: Source) -> Iterator[Candidate]:
     """A weight decay that more than undoes a step makes the weight grow."""
     given = [a.value for c in _optimizers(source) if (a := _keyword(c, "weight_decay"))]
-    given += [e.value for e in source.every(cst.DictElement) if source.code(e.key).strip("'\"") == "weight_decay"]
+    given += [
+        e.value
+        for e in source.every(cst.DictElement)
+        if source.code(e.key).strip("'\"") == "weight_decay"
+    ]
     for node in given:
         value = number_of(node)
         if value is not None and value >= 1:
@@ -151,7 +155,9 @@ def _clipped(case: Case, source: Source, call: cst.Call) -> Iterator[Candidate]:
 def _first_clip(source: Source, step: cst.SimpleStatementLine) -> cst.SimpleStatementLine | None:
     block = source.parent(step)
     lines = block.body if isinstance(block, cst.IndentedBlock) else ()
-    clips = [s for s in lines if isinstance(s, cst.SimpleStatementLine) and "clip_grad" in source.code(s)]
+    clips = [
+        s for s in lines if isinstance(s, cst.SimpleStatementLine) and "clip_grad" in source.code(s)
+    ]
     return clips[0] if clips else None
 
 
@@ -165,7 +171,9 @@ def _initialised(case: Case, source: Source) -> Iterator[Candidate]:
         home = source.code(call.func.value) if isinstance(call.func, cst.Attribute) else ""
         drawn = home.endswith("init") and name in ("uniform_", "normal_", "constant_", "ones_", "trunc_normal_", "xavier_uniform_", "xavier_normal_", "orthogonal_")  # fmt: skip
         if drawn and call.args and source.code(call.args[0].value).endswith("weight"):
-            text = f'{home}.kaiming_uniform_({source.code(call.args[0].value)}, nonlinearity="relu")'
+            text = (
+                f'{home}.kaiming_uniform_({source.code(call.args[0].value)}, nonlinearity="relu")'
+            )
             edit.replace(call, text)
             found += 1
     if found:
