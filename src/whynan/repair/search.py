@@ -106,7 +106,7 @@ class Search:
             max_steps=steps_to_run(self.before.anomalies[0].evidence.step),
         )
         ran = self.run(trial, limit_s=left_s)
-        verdict = judge(ran, self.before)
+        verdict = judge(ran, self.before, exact=candidate.tier is Tier.EXACT)
         tried = Tried(candidate=candidate, verdict=verdict, seconds=ran.seconds)
         self.tried.append(tried)
         if verdict.verdict == "verified":

@@ -202,6 +202,7 @@ class Edit:
         self._before: dict[cst.CSTNode, list[str]] = {}
         self._after: dict[cst.CSTNode, list[str]] = {}
         self._removed: set[cst.CSTNode] = set()
+        self._inherited: dict[cst.CSTNode, list[cst.EmptyLine]] = {}
 
     def replace(self, node: Expression, text: str) -> Edit:
         self._replaced[node] = text
@@ -216,7 +217,12 @@ class Edit:
         return self
 
     def remove(self, line: cst.SimpleStatementLine) -> Edit:
+        """The comments above it pass to the next statement."""
         self._removed.add(line)
+        body = list(getattr(self.source.parent(line), "body", ()))
+        following = body[body.index(line) + 1 :] if line in body else []
+        if following:
+            self._inherited.setdefault(following[0], []).extend(line.leading_lines)
         return self
 
     def text(self) -> str:
@@ -236,7 +242,11 @@ class Edit:
                 return new
             return new.with_changes(lpar=node.lpar, rpar=node.rpar)
         above = self.source.parent(node)
-        loose = isinstance(above, cst.Subscript) and above.value is not node
+        loose = (isinstance(above, cst.Subscript) and above.value is not node) or (
+            isinstance(new, cst.UnaryOperation)
+            and isinstance(above, cst.BinaryOperation)
+            and not isinstance(above.operator, cst.Power)
+        )
         if isinstance(above, TIGHT) and not loose and not isinstance(new, ATOMS) and not new.lpar:
             return new.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
         return new
@@ -268,6 +278,11 @@ class _Change(cst.CSTTransformer):
             return edit.expression(original)
         if original in edit._removed:
             return cst.RemovalSentinel.REMOVE
+        inherited = edit._inherited.get(original)
+        if inherited and isinstance(
+            updated, (cst.SimpleStatementLine, cst.BaseCompoundStatement)
+        ):
+            updated = updated.with_changes(leading_lines=[*inherited, *updated.leading_lines])
         before, after = edit._before.get(original, []), edit._after.get(original, [])
         if before or after:
             first = edit.statements(before)
@@ -278,4 +293,4 @@ class _Change(cst.CSTTransformer):
             return cst.FlattenSentinel(
                 [*first, cast(cst.BaseStatement, updated), *edit.statements(after)]
             )
-        return super().on_leave(original, updated)
+        return updated

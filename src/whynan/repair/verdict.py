@@ -27,8 +27,11 @@ def steps_to_run(failed_at: int) -> int:
     return failed_at + 1 + max(MARGIN_STEPS, failed_at)
 
 
-def judge(ran: Ran, before: Diagnosis) -> Verdict:
-    """Compare the run of a changed program with the run that failed."""
+def judge(ran: Ran, before: Diagnosis, *, exact: bool = False) -> Verdict:
+    """Compare the run of a changed program with the run that failed.
+
+    The same mathematics (`exact`) cannot hide a failure; a guard can, by a gradient of 0.
+    """
     first = before.anomalies[0]
     after = ran.diagnosis
     if ran.timed_out:
@@ -39,7 +42,7 @@ def judge(ran: Ran, before: Diagnosis) -> Verdict:
         return _still_ill(after.anomalies[0], first, after)
     if after.outcome == "crashed":
         return Verdict(verdict="failed", evidence=f"the changed program raised {ran.last_error}")
-    if _stuck(after, first.origin.step):
+    if not exact and _stuck(after, first.origin.step):
         text = f"every gradient is 0 from step {first.origin.step} on: the failure is only hidden"
         return Verdict(verdict="failed", evidence=text)
     leap = _leap(after, before)
@@ -73,8 +76,7 @@ def _stuck(after: Diagnosis, step: int) -> bool:
     """From the failing step on nothing is learnt any more."""
     later = [row.grad_max for row in after.history if row.step >= step]
     earlier = [row.grad_max for row in after.history if row.step < step]
-    dead = bool(later) and all(g == 0 for g in later)
-    return dead and not (earlier and all(g == 0 for g in earlier))
+    return bool(later) and all(g == 0 for g in later) and any(g for g in earlier)
 
 
 def _leap(after: Diagnosis, before: Diagnosis) -> float | None:

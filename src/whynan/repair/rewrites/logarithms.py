@@ -162,7 +162,7 @@ def _in_place_of(source: Source, log: Fn, inner: Expression, text: str) -> Edit:
         line = made[0]
         unused = not source.other_uses(inner.value, log.node)
         alone = len(source.bindings(inner.value, source.scope(inner))) == 1
-        if unused and alone and not line.leading_lines:
+        if unused and alone:
             edit.remove(line)
     return edit
 
