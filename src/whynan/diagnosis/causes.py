@@ -197,7 +197,8 @@ def _nonzero_operands(op: OpRecord) -> bool:
     # exp and softmax underflow from a finite exponent; a product only from non-zero factors.
     if op.name in ("exp", "exp2", "_softmax", "sigmoid"):
         return bool(values) and all(v - v == 0 for v in values)
-    return bool(values) and all(v not in (0, None) for v in values)
+    values += [v for v in op.scalars.values() if isinstance(v, (int, float))]
+    return bool(values) and all(v != 0 for v in values)
 
 
 def _counts_a_mask(total: OpRecord, culprit: Operand) -> bool:

@@ -179,7 +179,7 @@ class Freezer:
             index = own if keeps_place else _extreme(part, read.selection)
         value = real(tensor[index].item()) if index is not None and tensor.numel() else None
         upstream: tuple[OpRecord, ...] = ()
-        if history and tensor.is_floating_point():
+        if history and tensor.dtype is not torch.bool:
             upstream = self._upstream(record, read.ref, index)
         return Operand(
             role=read.role,
