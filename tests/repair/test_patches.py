@@ -62,9 +62,7 @@ def test_a_remedy_shows_numbered_lines_and_the_proof(two_files: tuple[Path, Path
     second.write_text("a = 0\nb = 1\nc = 2\n")
     originals = patches.read([str(second)])
     diff = patches.unified(originals, {str(second): "a = 0\nb = 9\nc = 2\n"})
-    fix = Fix(
-        kind="k", title="use nine", patch=diff, verdict="verified", evidence="3 steps run"
-    )
+    fix = Fix(kind="k", title="use nine", patch=diff, verdict="verified", evidence="3 steps run")
     other = Fix(kind="o", title="use ten", verdict="failed", evidence="it is still there")
     lines = [line.plain for line in remedy.draw([fix, other], "b.py")]
     assert lines == [

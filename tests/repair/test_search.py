@@ -102,7 +102,9 @@ def test_nothing_is_proposed_for_a_healthy_program(repairs: RepairServer) -> Non
 def test_installed_packages_are_left_alone(repairs: RepairServer, tmp_path: Path) -> None:
     package = tmp_path / "site-packages"
     package.mkdir()
-    write(package, "import torch\ndef entropy(p):\n    return -(p * torch.log(p)).sum()\n", "lib.py")
+    write(
+        package, "import torch\ndef entropy(p):\n    return -(p * torch.log(p)).sum()\n", "lib.py"
+    )
     script = write(
         tmp_path,
         """

@@ -279,9 +279,7 @@ class _Change(cst.CSTTransformer):
         if original in edit._removed:
             return cst.RemovalSentinel.REMOVE
         inherited = edit._inherited.get(original)
-        if inherited and isinstance(
-            updated, (cst.SimpleStatementLine, cst.BaseCompoundStatement)
-        ):
+        if inherited and isinstance(updated, (cst.SimpleStatementLine, cst.BaseCompoundStatement)):
             updated = updated.with_changes(leading_lines=[*inherited, *updated.leading_lines])
         before, after = edit._before.get(original, []), edit._after.get(original, [])
         if before or after:

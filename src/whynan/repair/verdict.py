@@ -61,15 +61,18 @@ def _still_ill(now: Anomaly, first: Anomaly, after: Diagnosis) -> Verdict:
     return Verdict(verdict="failed", evidence=f"another failure came up: {text}", uncovered=now)
 
 
-def _same(a: Anomaly, b: Anomaly) -> bool:
-    """The same operation on the same line; the line's text or its number may have changed."""
-    first, second = a.origin.site, b.origin.site
-    place = first is second or (
-        first is not None
-        and second is not None
-        and (first.source == second.source or first.line == second.line)
-    )
-    return place and (a.finding.mechanism, a.origin.op) == (b.finding.mechanism, b.origin.op)
+def _same(now: Anomaly, first: Anomaly) -> bool:
+    """The same operation on the same line, whose text or number the change may have moved."""
+    if (now.finding.mechanism, now.origin.op) != (first.finding.mechanism, first.origin.op):
+        return False
+    here, there = now.origin.site, first.origin.site
+    if here is None or there is None:
+        return here is there
+    if here.source != there.source and here.line != there.line:
+        return False
+    # A second fault may stand on the same line: then its expression was there from the start.
+    other = here.expression != there.expression and here.expression in there.source
+    return not (other and here.expression)
 
 
 def _stuck(after: Diagnosis, step: int) -> bool:
