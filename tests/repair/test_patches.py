@@ -67,10 +67,10 @@ def test_a_remedy_shows_numbered_lines_and_the_proof(two_files: tuple[Path, Path
     lines = [line.plain for line in remedy.draw([fix, other], "b.py")]
     assert lines == [
         "help: use nine",
-        " 2 - b = 1",
-        " 2 + b = 9",
+        "2 - b = 1",
+        "2 + b = 9",
         "   = verified: 3 steps run",
         "   = tried, failed: use ten: it is still there",
     ]
     elsewhere = [line.plain for line in remedy.draw([fix], "a.py")]
-    assert elsewhere[1] == "  --> b.py"
+    assert elsewhere[1] == " --> b.py"

@@ -62,6 +62,22 @@ REWRITES = [
         lambda x: torch.log_softmax(x, -1),
     ),
     Rewrite(
+        "log_method_of_softmax_function", "return F.softmax(x, -1).log()",
+        "    return F.log_softmax(x, -1)", WIDE, TAME, "log_softmax",
+        lambda x: torch.log_softmax(x, -1),
+    ),
+    Rewrite(
+        "contrastive_loss_by_hand",
+        "top = torch.exp(x.diagonal())\n    all_ = torch.exp(x).sum(dim=1)\n    return -torch.log(top / all_)",
+        "    return -(x.diagonal() - torch.logsumexp(x, dim=1))",
+        "[[200.0, 199.0], [1.0, 2.0]]", TAME, "log_ratio",
+        lambda x: -(x.diagonal() - x.logsumexp(1)),
+    ),
+    Rewrite(
+        "negative_scale", "return torch.log(x) + 1 / x",
+        "    x = x.clamp(min=1e-3)", "[-0.5, 1.0]", "[0.5, 1.0]", "clamp_variable",
+    ),
+    Rewrite(
         "log_of_softmax_variable", "p = torch.softmax(x, 1)\n    return torch.log(p)",
         "    return torch.log_softmax(x, 1)", WIDE, TAME, "log_softmax",
         lambda x: torch.log_softmax(x, -1),

@@ -20,6 +20,7 @@ from whynan.record.storages import Index, Ref
 from whynan.record.tracer import Tracer
 
 UPSTREAM_DEPTH = 8
+PICKS = frozenset({"index", "gather", "index_select", "take", "take_along_dim"})
 CASTS = frozenset(
     f"Module.{name}" for name in ("half", "bfloat16", "float", "double", "to", "type")
 )
@@ -289,6 +290,8 @@ def _deciding(maker: OpRecord, operands: list[tuple[Read, Operand]]) -> tuple[Re
     known = [(r, o) for r, o in operands if o.value is not None and o.stats is not None]
     if not known or (maker.name == "sub" and maker.value == 0):
         return None
+    if maker.name in PICKS:  # the value, not its position; and only if it is the same element
+        return known[0] if known[0][1].value == maker.value else None
     if maker.value == 0 and maker.name in ("mul", "div"):
         zero = [pair for pair in known if pair[1].value == 0]
         return zero[0] if zero else known[0]

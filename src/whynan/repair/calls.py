@@ -66,7 +66,8 @@ def fn(source: Source, node: cst.CSTNode | None) -> Fn | None:
         if args[0].keyword is not None and args[0].keyword.value not in ("input", "self"):
             return None
         return _made(source, node, name, owner, args[0].value, args[1:])
-    if owner == "self" or owner.split(".")[0] in MODULES:
+    dotted = owner.replace(".", "").isidentifier()
+    if owner == "self" or (dotted and owner.split(".")[0] in MODULES):
         return None  # `self.softmax(x)`, `nn.utils.clip_grad_norm_(...)`
     return _made(source, node, name, None, node.func.value, args)
 

@@ -14,6 +14,7 @@ Expression = cst.BaseExpression
 N = TypeVar("N", bound=cst.CSTNode)
 # Beside these a new expression needs parentheses of its own unless it is a call or a name.
 TIGHT = (cst.BinaryOperation, cst.UnaryOperation, cst.Attribute, cst.Subscript, cst.Comparison)
+STATEMENTS = (cst.SimpleStatementLine, cst.BaseCompoundStatement)
 ATOMS = (cst.Name, cst.Attribute, cst.Call, cst.Subscript, cst.Integer, cst.Float, cst.List)
 
 
@@ -202,7 +203,6 @@ class Edit:
         self._before: dict[cst.CSTNode, list[str]] = {}
         self._after: dict[cst.CSTNode, list[str]] = {}
         self._removed: set[cst.CSTNode] = set()
-        self._inherited: dict[cst.CSTNode, list[cst.EmptyLine]] = {}
 
     def replace(self, node: Expression, text: str) -> Edit:
         self._replaced[node] = text
@@ -217,13 +217,19 @@ class Edit:
         return self
 
     def remove(self, line: cst.SimpleStatementLine) -> Edit:
-        """The comments above it pass to the next statement."""
+        """The comments above it pass to the next statement that stays."""
         self._removed.add(line)
-        body = list(getattr(self.source.parent(line), "body", ()))
-        following = body[body.index(line) + 1 :] if line in body else []
-        if following:
-            self._inherited.setdefault(following[0], []).extend(line.leading_lines)
         return self
+
+    def inherited(self, heir: cst.CSTNode) -> list[cst.EmptyLine]:
+        """What stood above removed lines directly before this one."""
+        body = list(getattr(self.source.parent(heir), "body", ()))
+        lines: list[cst.EmptyLine] = []
+        for line in reversed(body[: body.index(heir)] if heir in body else []):
+            if line not in self._removed:
+                break
+            lines = [*line.leading_lines, *lines]
+        return lines
 
     def text(self) -> str:
         """The changed file; a text that would not parse raises `cst.ParserSyntaxError`."""
@@ -278,13 +284,13 @@ class _Change(cst.CSTTransformer):
             return edit.expression(original)
         if original in edit._removed:
             return cst.RemovalSentinel.REMOVE
-        inherited = edit._inherited.get(original)
-        if inherited and isinstance(updated, (cst.SimpleStatementLine, cst.BaseCompoundStatement)):
-            updated = updated.with_changes(leading_lines=[*inherited, *updated.leading_lines])
+        if edit._removed and isinstance(updated, STATEMENTS):
+            above = edit.inherited(original)
+            updated = updated.with_changes(leading_lines=[*above, *updated.leading_lines])
         before, after = edit._before.get(original, []), edit._after.get(original, [])
         if before or after:
             first = edit.statements(before)
-            if first and isinstance(updated, (cst.SimpleStatementLine, cst.BaseCompoundStatement)):
+            if first and isinstance(updated, STATEMENTS):
                 # what stood above the line, blank lines and comments, stays above what is new
                 first[0] = first[0].with_changes(leading_lines=updated.leading_lines)
                 updated = updated.with_changes(leading_lines=())

@@ -19,13 +19,14 @@ def draw(fixes: Sequence[Fix], home: str | None) -> list[Text]:
     """The verified change in full, the others in a line each; `home` is the origin's file."""
     verified = [f for f in fixes if f.verdict == "verified"]
     failed = [f for f in fixes if f.verdict == "failed"]
-    waiting = [f for f in fixes if f.verdict == "not_tried"]
+    waiting = [f for f in fixes if f.verdict == "not_tried" and f.patch]
     lines: list[Text] = []
     for fix in verified:
         lines += wrapped("help: ", fix.title, "bold green")
-        rows = patch_rows(fix.patch or "", home)
-        lines += [Text(text, style=style) for text, style in rows]
+        lines += [Text(text, style=style) for text, style in patch_rows(fix.patch or "", home)]
         lines += wrapped("   = verified: ", fix.evidence, "green")
+    for fix in fixes if not (verified or failed or waiting) else ():
+        lines += wrapped("help: ", fix.title, "bold green")
     for fix in failed[:MAX_OTHERS]:
         lines += wrapped("   = tried, failed: ", f"{fix.title}: {fix.evidence}", "yellow")
     if len(failed) > MAX_OTHERS:
@@ -40,28 +41,28 @@ def draw(fixes: Sequence[Fix], home: str | None) -> list[Text]:
 
 def patch_rows(patch: str, home: str | None) -> list[tuple[str, str]]:
     """A unified diff as numbered lines, removed and added ones only."""
-    rows: list[tuple[str, str]] = []
-    numbers = [
-        n for line in patch.splitlines() if (m := HUNK.match(line)) for n in map(int, m.groups())
-    ]
-    gutter = max(2, len(str(max(numbers, default=0) + 20)))
+    found: list[tuple[int | None, str, str]] = []
     old = new = 0
     for line in patch.splitlines():
         if line.startswith("+++ "):
             file = line.removeprefix("+++ b/")
             if file != home:
-                rows.append((f"{' ' * gutter}--> {file}", "blue"))
+                found.append((None, f"--> {file}", "blue"))
         elif hunk := HUNK.match(line):
             old, new = int(hunk[1]), int(hunk[2])
         elif line.startswith("-") and not line.startswith("--- "):
-            rows.append((f"{old:>{gutter}} - {line[1:]}", "red"))
+            found.append((old, f"- {line[1:]}", "red"))
             old += 1
         elif line.startswith("+"):
-            rows.append((f"{new:>{gutter}} + {line[1:]}", "green"))
+            found.append((new, f"+ {line[1:]}", "green"))
             new += 1
         elif line.startswith(" "):
             old, new = old + 1, new + 1
-    return rows
+    gutter = max([len(str(n)) for n, _, _ in found if n] or [2])
+    return [
+        (f"{n:>{gutter}} {text}" if n else f"{' ' * gutter}{text}", style)
+        for n, text, style in found
+    ]
 
 
 def wrapped(label: str, text: str, style: str) -> list[Text]:

@@ -22,12 +22,39 @@ def propose(case: Case) -> Iterator[Candidate]:
         or case.forward_op not in ("exp", "expm1", "mul")
     ):
         return
+    yield from _log_ratio(case, source, exp)
     yield from _softmax(case, source, exp)
     yield from _shifted(case, source, exp)
     yield from _softplus(case, source, exp)
     yield from _logsumexp(case, source, exp)
     yield from _sigmoid(case, source, exp)
     yield from _bounded(case, source, exp)
+
+
+def _log_ratio(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
+    """log(exp(a) / exp(b).sum(dim)), a contrastive loss by hand, is a - logsumexp(b, dim)."""
+    for log in _logs_around(source, exp.node):
+        quotient = binary(log.operand, cst.Divide) or binary(
+            source.definition(log.operand), cst.Divide
+        )
+        if log.name != "log" or quotient is None:
+            continue
+        top = call_of(source, quotient.left, "exp")
+        total = call_of(source, quotient.right, "sum")
+        bottom = call_of(source, total.operand, "exp") if total is not None else None
+        if top is None or total is None or bottom is None or not total.rest:
+            continue
+        if exp.node not in (top.node, bottom.node):
+            continue
+        below = total.rebuilt("logsumexp", source.code(bottom.operand), namespace="torch")
+        edit = Edit(source).replace(log.node, f"{source.code(top.operand)} - {below}")
+        for part in (quotient.left, quotient.right):
+            made = source.definition_statement(part)
+            named = part.value if isinstance(part, cst.Name) else None
+            if made is not None and named and not source.other_uses(str(named), log.node):
+                edit.remove(made[0])
+        title = "stay in log space: the logarithm of this quotient is a difference"
+        yield from case.change(edit, "log_ratio", title, Tier.EXACT)
 
 
 def _softmax(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:

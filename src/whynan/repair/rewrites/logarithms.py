@@ -184,9 +184,27 @@ def _floored(case: Case, source: Source, log: Fn) -> Iterator[Candidate]:
     if again is not None:
         yield from case.change(again, "clamp_argument", title, Tier.GUARD)
         return
+    if log.name != "log1p" and operand is not None and (operand.value or 0) < 0:
+        everywhere = _constrained(source, log, argument, "1e-3")
+        if everywhere is not None:
+            title = "keep this value positive wherever the function uses it"
+            yield from case.change(everywhere, "clamp_variable", title, Tier.GUARD)
+            return
     clamp = "clamp_" if log.inplace else "clamp"
     edit = Edit(source).replace(argument, f"{source.receiver(argument)}.{clamp}(min={bound})")
     yield from case.change(edit, "clamp_argument", title, Tier.GUARD)
+
+
+def _constrained(source: Source, log: Fn, argument: Expression, bound: str) -> Edit | None:
+    """A negative variable with other uses is bounded once, before the first of them."""
+    line = source.statement(log.node)
+    if not isinstance(argument, cst.Name) or line is None or log.inplace:
+        return None
+    uses = source.other_uses(argument.value, log.node)
+    if not uses or min(map(source.start, uses)) < source.start(line):
+        return None
+    name = argument.value
+    return Edit(source).before(line, f"{name} = {name}.clamp(min={bound})")
 
 
 def _raised_clamp(source: Source, argument: Expression, bound: str) -> Edit | None:
