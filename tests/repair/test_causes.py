@@ -6,6 +6,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.harness import ForkServer
 
@@ -91,3 +92,57 @@ def test_cause_is_named(
 )
 def test_cause_stays_silent(code: str, program: str, programs: ForkServer, tmp_path: Path) -> None:
     assert code not in causes(programs, tmp_path, program)
+
+
+LOADER = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+torch.manual_seed(0)
+x = torch.randn(40, 3)
+x[33] = {bad}
+loader = DataLoader(TensorDataset(x, torch.zeros(40)), batch_size=8, shuffle=True, num_workers={workers})
+net = nn.Linear(3, 1, bias=False)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+for xb, yb in loader:
+    out = net(xb).squeeze(1)
+    loss = (out.pow(2).sqrt() - yb).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("bad", ["0.0", "float('nan')"])
+def test_the_guilty_item_of_the_dataset_is_named(
+    bad: str, workers: int, programs: ForkServer, tmp_path: Path
+) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(LOADER.format(bad=bad, workers=workers))
+    report = programs.run(script).report
+    assert report is not None
+    first = report["anomalies"][0]
+    assert first["dataset_index"] == 33
+    assert first["samples"] == {"bad": 1, "of": 8}
+    assert 0 <= first["sample"] < 8
+
+
+def test_no_sample_is_blamed_when_all_fail(programs: ForkServer, tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(LOADER.format(bad="0.0", workers=0).replace("net(xb)", "net(xb * 0)"))
+    report = programs.run(script).report
+    assert report is not None
+    assert report["anomalies"][0]["sample"] is None
+
+
+def test_the_failing_batch_can_be_kept(programs: ForkServer, tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    prelude = f"import os\nos.environ['WHYNAN_SAVE_BATCH'] = {str(tmp_path / 'batch.pt')!r}\n"
+    script.write_text(prelude + LOADER.format(bad="0.0", workers=0))
+    programs.run(script)
+    batch = torch.load(tmp_path / "batch.pt")
+    (inputs,) = batch["inputs"]
+    assert inputs.shape == (8, 3)
+    assert not inputs[batch["sample"]].any()
+    assert batch["dataset_indices"][batch["sample"]] == 33

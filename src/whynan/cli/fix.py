@@ -20,6 +20,11 @@ import click
     metavar="SECONDS",
     help="Time for trying changes.",
 )
+@click.option(
+    "--save-batch",
+    type=click.Path(path_type=Path),
+    help="Write the batch that failed there, for torch.load.",
+)
 @click.option("-m", "module", metavar="MODULE", help="Run a module, as `python -m MODULE` does.")
 @click.argument("script", required=False)
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
@@ -27,6 +32,7 @@ def fix(
     apply: bool,
     json_path: Path | None,
     budget: float,
+    save_batch: Path | None,
     module: str | None,
     script: str | None,
     args: tuple[str, ...],
@@ -48,4 +54,5 @@ def fix(
     from whynan.repair.fixing import fix as find_fix
 
     program = program_of(module, script, args)
-    return find_fix(program, FixOptions(apply=apply, json=json_path, budget_s=budget))
+    options = FixOptions(apply=apply, json=json_path, budget_s=budget, save_batch=save_batch)
+    return find_fix(program, options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -9,8 +10,11 @@ from typing import Any
 
 import torch
 
+from whynan.model import Sample
 from whynan.record.checks import Checks, tensors_in
 from whynan.record.patches import Patches
+
+SAVE_TO = "WHYNAN_SAVE_BATCH"  # a path: the failing batch is written there
 
 
 class Batches:
@@ -29,6 +33,19 @@ class Batches:
 
     def clear(self) -> None:
         self.inputs, self.indices = [], None
+
+    def save(self, sample: Sample | None) -> None:
+        """Write the batch where the environment asks for it, for the user to look at."""
+        path = os.environ.get(SAVE_TO)
+        if not path or not self.inputs:
+            return
+        content = {
+            "inputs": [t.cpu().clone() for t in self.inputs],
+            "sample": sample.index if sample is not None else None,
+            "dataset_indices": self.indices,
+        }
+        torch.save(content, f"{path}.part")
+        os.replace(f"{path}.part", path)
 
     def note_inputs(self, module: torch.nn.Module, args: Any) -> None:
         """Of modules with parameters: a loss function is given results, not a batch."""

@@ -116,6 +116,8 @@ class Session:
         if key not in self._seen:
             self._seen.add(key)
             evidence = look_around(evidence, self)
+            if not self._evidence:
+                self.batches.save(evidence.around.sample)
             self._evidence.append(evidence)
             self._on_evidence(evidence)
 

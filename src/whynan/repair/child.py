@@ -73,6 +73,8 @@ def main() -> int:
     """Run the trial that the environment describes."""
     description = json.loads(Path(os.environ.pop(VARIABLE)).read_text(encoding="utf-8"))
     lay_over(description["texts"])
+    if description["save_batch"]:
+        os.environ["WHYNAN_SAVE_BATCH"] = description["save_batch"]
     _hand_over_diagnosis(_intervene(description["intervention"]))
     from whynan.launch import Program
     from whynan.pipeline import Run, RunOptions

@@ -31,13 +31,15 @@ class FixOptions:
     apply: bool = False
     json: Path | None = None
     budget_s: float = BUDGET_S
+    save_batch: Path | None = None
     quiet: bool = False
 
 
 def fix(program: Program, options: FixOptions) -> int:
     """The exit code: 0 with a verified change, 3 without one, the program's own when healthy."""
     _check(program, options)
-    ran = run(Trial(program=program), quiet=options.quiet)
+    batch = str(options.save_batch.absolute()) if options.save_batch is not None else None
+    ran = run(Trial(program=program, save_batch=batch), quiet=options.quiet)
     before = ran.diagnosis
     if before is None or not before.anomalies:
         return _healthy(ran, options)
@@ -67,8 +69,9 @@ def fix(program: Program, options: FixOptions) -> int:
 def _check(program: Program, options: FixOptions) -> None:
     if not program.is_module and not os.path.exists(program.target):
         raise UsageError(f"can't open {program.target!r}: no such file")
-    if options.json is not None and not options.json.absolute().parent.is_dir():
-        raise UsageError(f"--json {options.json}: the folder does not exist")
+    for name, path in (("--json", options.json), ("--save-batch", options.save_batch)):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise UsageError(f"{name} {path}: the folder does not exist")
 
 
 def _healthy(ran: Ran, options: FixOptions) -> int:

@@ -31,6 +31,7 @@ class Trial:
     texts: Mapping[str, str] = field(default_factory=dict)  # path -> changed source
     max_steps: int | None = None
     intervention: str | None = None
+    save_batch: str | None = None  # where to write the failing batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +89,7 @@ def _describe(trial: Trial, result: Path) -> dict[str, object]:
         "texts": dict(trial.texts),
         "max_steps": trial.max_steps,
         "intervention": trial.intervention,
+        "save_batch": trial.save_batch,
         "result": str(result),
     }
 
