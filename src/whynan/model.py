@@ -258,7 +258,7 @@ class Fix:
     title: str
     patch: str | None = None
     verdict: Literal["verified", "failed", "not_tried"] = "not_tried"
-    evidence: str = "not verified: fixes are suggested from the rule, not yet run"
+    evidence: str = "not verified: suggested by the rule; `whynan fix` tries changes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

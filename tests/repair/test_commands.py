@@ -156,3 +156,8 @@ def test_the_reading_claims_nothing_about_a_healthy_program() -> None:
     assert reading([row("baseline", "survives"), row("clip", "survives")]) == [
         "the program is healthy as it is; the rows only compare"
     ]
+
+
+def test_two_experiments_in_vain_prove_nothing() -> None:
+    rows = [row("baseline", "dies"), row("float64", "dies"), row("clip", "dies")]
+    assert reading(rows) == ["too few experiments were run to say what it is"]

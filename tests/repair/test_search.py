@@ -18,17 +18,13 @@ VERIFIED = {
     "fp16_attention_scores": "scale_first",
     "retrieval_expanded_distances": "cdist",
     "ols_dummy_columns_solve": "lstsq",
-    "charlm_temperature_sampling": "shift_by_max",
-    "csv_missing_value": "drop_rows",
     "worker_dataset_zscore": "drop_samples",
     "mha_padded_patient": "guard_mask",
     "opt_half_adam": "optimizer_eps",
     "deep_mlp_huge_gain": "kaiming_init",
-    "opt_sgd_diverges": "lower_lr",
     "silent_clip_transformer": "clip_grad_value",
     "climate_nan_literal": "nan_aware",
     "rnn_empty_hidden_state": "zeros",
-    "class_weights_missing_class": "clamp_count",
 }
 
 

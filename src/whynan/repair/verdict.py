@@ -107,7 +107,9 @@ def _proof(after: Diagnosis, before: Diagnosis) -> str:
     if moved is not None:
         count, most = moved
         earlier = "the loss before it" if count == 1 else f"the {count} losses before it"
-        parts.append(f"{earlier} {'unchanged' if most == 0 else f'moved by at most {most:.1e}'}")
+        parts.append(
+            f"{earlier} {'unchanged' if most == 0 else f'moved by at most {most:.0e} of their size'}"
+        )
     return "; ".join(parts)
 
 

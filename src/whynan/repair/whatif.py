@@ -34,6 +34,7 @@ EXPERIMENTS = {
 }
 FLOAT32_MAX = 3.4e38
 LEAP = 1e12
+ENOUGH = 3  # experiments in vain before anything is read from them
 UNTOUCHED_STEPS = 30  # a healthy baseline is compared over this many steps
 HEAD = f"{'':<28}{'steps':>7}{'final loss':>13}  what happened"
 
@@ -94,6 +95,8 @@ def reading(rows: Sequence[Row]) -> list[str]:
         return ["the program is healthy as it is; the rows only compare"]
     if not tried:
         return ["no experiment could be run; the table says why"]
+    if not alive and len(tried) < ENOUGH:
+        return ["too few experiments were run to say what it is"]
     if not alive:
         same = all(r.steps == base.steps for r in tried.values())
         where = "at the same step " if same else ""

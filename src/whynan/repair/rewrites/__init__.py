@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from whynan.repair.case import Candidate, Case
 from whynan.repair.rewrites import (
     data,
@@ -34,7 +36,11 @@ def propose(case: Case) -> list[Candidate]:
     """Every change that fits the recorded dataflow and the source: exact ones first."""
     found: list[Candidate] = []
     for family in FAMILIES:
-        found += family.propose(case)
+        try:
+            found += family.propose(case)
+        except Exception as error:  # one family's fault must not cost the user the others
+            name = family.__name__.rsplit(".", 1)[-1]
+            print(f"whynan: stepped over {name}, which failed: {error!r}", file=sys.stderr)
     unique: dict[object, Candidate] = {}
     for candidate in found:
         unique.setdefault(tuple(sorted(candidate.texts.items())), candidate)

@@ -75,10 +75,11 @@ def _dropped_in_batch(case: Case, source: Source) -> Iterator[Candidate]:
             continue
         first = loop.body.body[0]
         x, y = names
+        keep = "finite" if not source.bindings("finite", source.scope(loop)) else "finite_rows"
         edit = Edit(source).before(
             first,
-            f"finite = torch.isfinite({x}).flatten(1).all(dim=1)",
-            f"{x}, {y} = {x}[finite], {y}[finite]",
+            f"{keep} = torch.isfinite({x}).flatten(1).all(dim=1)",
+            f"{x}, {y} = {x}[{keep}], {y}[{keep}]",
         )
         title = "leave out the samples of a batch that are not finite"
         yield from case.change(edit, "drop_samples", title, Tier.GUARD)

@@ -145,6 +145,8 @@ def _clipped(case: Case, source: Source, call: cst.Call) -> Iterator[Candidate]:
             title = "clip the norm of the gradients before the step"
             clip = f"torch.nn.utils.clip_grad_norm_({what}, max_norm=1.0)"
             yield from case.change(Edit(source).before(line, clip), "clip_grad_norm", title, Tier.TRAINING)  # fmt: skip
+        if case.origin.phase != "optimizer":
+            return
         title = "clip each gradient before the step: their norm itself would overflow"
         clip = f"torch.nn.utils.clip_grad_value_({what}, clip_value=1.0)"
         place = _first_clip(source, line) or line
