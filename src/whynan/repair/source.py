@@ -118,7 +118,39 @@ class Source:
             return None
         if self.parent(line) not in list(self.ancestors(use)):
             return None  # given in a branch that need not have run
+        if self._changed_between(assign.value, line, use):
+            return None  # the same text would mean something else at the use
         return line, assign.value
+
+    def _changed_between(self, value: Expression, line: cst.CSTNode, use: cst.CSTNode) -> bool:
+        """Whether a name in `value`, or the name it was given to, is written before its use."""
+        names = {n.value for n in [value, *self.every(cst.Name, value)] if isinstance(n, cst.Name)}
+        if isinstance(use, cst.Name):
+            names.add(use.value)
+        here = self.statement(use) or use
+        scope = self.scope(use)
+        first, last = self.start(line), self.start(here)
+        for name in names:
+            if any(first < self.start(b) < last for b in self.bindings(name, scope)):
+                return True
+        for node in self.every(cst.Subscript) + self.every(cst.Call):
+            if first < self.start(node) < last and self._writes(node, names):
+                return True
+        return False
+
+    def _writes(self, node: cst.Subscript | cst.Call, names: set[str]) -> bool:
+        """`x[i] = 0`, `x.mul_(2)`."""
+        if isinstance(node, cst.Subscript):
+            target = isinstance(self.parent(node), (cst.AssignTarget, cst.AugAssign))
+            return target and isinstance(node.value, cst.Name) and node.value.value in names
+        func = node.func
+        inplace = isinstance(func, cst.Attribute) and func.attr.value.endswith("_")
+        return (
+            inplace
+            and isinstance(func, cst.Attribute)
+            and isinstance(func.value, cst.Name)
+            and func.value.value in names
+        )
 
     def bindings(self, name: str, scope: cst.CSTNode) -> list[cst.Name]:
         """Every place in a function where a name gets a value."""
