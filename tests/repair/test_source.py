@@ -7,7 +7,8 @@ import textwrap
 import libcst as cst
 import pytest
 
-from whynan.repair.source import Edit, Source
+from whynan.repair.edit import Edit
+from whynan.repair.source import Source
 
 
 def source(text: str) -> Source:

@@ -11,7 +11,8 @@ from functools import cached_property
 import libcst as cst
 
 from whynan.model import Anomaly, Operand, OpRecord, Site
-from whynan.repair.source import Edit, Expression, Source
+from whynan.repair.edit import Edit
+from whynan.repair.source import Expression, Source
 
 HALF = ("float16", "bfloat16")
 

@@ -8,8 +8,9 @@ import libcst as cst
 
 from whynan.repair.calls import Fn, call_of, fn, number_of, one_minus
 from whynan.repair.case import Candidate, Case, Tier
+from whynan.repair.edit import Edit
 from whynan.repair.rewrites.amounts import floor, is_count, margin
-from whynan.repair.source import Edit, Expression, Source
+from whynan.repair.source import Expression, Source
 
 VIEWS = frozenset(
     {"gather", "squeeze", "unsqueeze", "view", "reshape", "flatten", "index_select", "select", "max",

@@ -8,7 +8,8 @@ import libcst as cst
 
 from whynan.repair.calls import binary, call_of, fn, is_infinity, one_minus
 from whynan.repair.case import Candidate, Case, Tier
-from whynan.repair.source import Edit, Expression, Source
+from whynan.repair.edit import Edit
+from whynan.repair.source import Expression, Source
 
 MASKED = ("all_masked_softmax", "inf_minus_inf", "zero_times_inf", "inf_over_inf")
 FINITE = "mask with the smallest finite number, so that a row of nothing else stays defined"

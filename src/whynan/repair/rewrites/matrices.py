@@ -8,7 +8,7 @@ import libcst as cst
 
 from whynan.repair.calls import fn
 from whynan.repair.case import Candidate, Case, Tier
-from whynan.repair.source import Edit
+from whynan.repair.edit import Edit
 
 RIDGED = ("solve", "inv", "inverse", "inv_ex", "cholesky", "cholesky_ex", "slogdet", "logdet")
 

@@ -8,7 +8,8 @@ import libcst as cst
 
 from whynan.repair.calls import binary, fn
 from whynan.repair.case import Candidate, Case, Tier
-from whynan.repair.source import Edit, Expression, Source
+from whynan.repair.edit import Edit
+from whynan.repair.source import Expression, Source
 
 HALVES = {
     "torch.float16": "torch.bfloat16", "torch.half": "torch.bfloat16", "float16": "bfloat16",

@@ -8,8 +8,9 @@ import libcst as cst
 
 from whynan.repair.calls import Fn, binary, call_of, fn, number_of
 from whynan.repair.case import Candidate, Case, Tier
+from whynan.repair.edit import Edit
 from whynan.repair.rewrites.amounts import floor
-from whynan.repair.source import Edit, Expression, Source
+from whynan.repair.source import Expression, Source
 
 
 def propose(case: Case) -> Iterator[Candidate]:

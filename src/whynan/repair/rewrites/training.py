@@ -8,7 +8,8 @@ import libcst as cst
 
 from whynan.repair.calls import number_of
 from whynan.repair.case import Candidate, Case, Tier
-from whynan.repair.source import Edit, Source
+from whynan.repair.edit import Edit
+from whynan.repair.source import Source
 
 OPTIMIZERS = frozenset(
     {"SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam", "LBFGS",
