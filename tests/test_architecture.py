@@ -20,7 +20,8 @@ ARROWS: dict[str, set[str]] = {
     "diagnosis": set(),
     "explain": {"diagnosis"},
     "report": {"explain", "diagnosis"},
-    "cli": {"pipeline", "runner", "launch", "explain", "reopen"},
+    "repair": {"pipeline", "runner", "launch", "explain", "diagnosis", "report"},
+    "cli": {"pipeline", "runner", "launch", "explain", "reopen", "repair"},
 }
 TORCH_FOLDERS = {"watching", "record", "repair", "adapters"}
 

@@ -185,6 +185,48 @@ def base_name(op: str) -> str:
     return (parts[1] if len(parts) > 2 else parts[0]).rstrip("_").removeprefix("_foreach_")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """Which sample of the batch leads to the failure."""
+
+    index: int  # within the batch
+    size: int  # of the batch
+    bad: int = 1  # samples of this batch that do
+    dataset_index: int | None = None  # when the sampler reveals it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """A weight as it was initialised, against what its number of inputs asks for."""
+
+    name: str
+    shape: tuple[int, ...]
+    rms: float
+    usual: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Oddity:
+    """A value in the data that is far from its column, or a column far from the others."""
+
+    what: Literal["outlier", "unscaled"]
+    value: float
+    typical: float  # magnitude of the other values, or of the other columns
+    row: int | None = None
+    column: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """The state of the run when it failed: what causes are read from."""
+
+    history: tuple[HistoryRow, ...] = ()
+    sample: Sample | None = None
+    layers: tuple[Layer, ...] = ()  # those that look wrong
+    oddity: Oddity | None = None
+    weight_norm: float | None = None  # the largest of a parameter
+
+
 Origin = Literal["operation", "entry", "literal", "uninitialised", "raised", "absorbed", "unseen"]
 
 
@@ -207,6 +249,7 @@ class Evidence:
     incomplete: str | None = None  # why the origin is not certain
     # Source lines by file, in a saved run: the files may have changed since, or be elsewhere.
     quotes: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    around: Circumstances = field(default_factory=lambda: Circumstances())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,7 +275,7 @@ class Fix:
     title: str
     patch: str | None = None
     verdict: Literal["verified", "failed", "not_tried"] = "not_tried"
-    evidence: str = "not verified: fixes are suggested from the rule, not yet run"
+    evidence: str = "not verified: suggested by the rule; `whynan fix` tries changes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,10 @@ import sys
 import click
 
 from whynan.cli.explain import explain
+from whynan.cli.fix import fix
 from whynan.cli.report import report
 from whynan.cli.run import run
+from whynan.cli.whatif import whatif
 from whynan.errors import WhynanError
 from whynan.version import __version__
 
@@ -21,6 +23,8 @@ def commands() -> None:
     \b
     whynan run train.py             run a script, name the first bad operation
     whynan report run.whynan        draw a saved run again
+    whynan fix train.py             and find a change that was run and works
+    whynan whatif train.py          the same run with one thing changed at a time
     whynan explain N012             what a rule means and what to use instead
 
     Exit codes: the script's own when it is healthy, 3 when a non-finite value
@@ -29,6 +33,8 @@ def commands() -> None:
 
 
 commands.add_command(run)
+commands.add_command(fix)
+commands.add_command(whatif)
 commands.add_command(explain)
 commands.add_command(report)
 

@@ -4,40 +4,60 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from whynan.diagnosis.circumstances import causes_around
 from whynan.diagnosis.words import plural
-from whynan.model import Cause, Operand, OpRecord, number
+from whynan.model import Cause, Evidence, Operand, OpRecord, number
 
 # Functions whose result rounds to exactly 0 although no input is.
 UNDERFLOWING = frozenset(
-    {"exp", "_softmax", "sigmoid", "mul", "pow", "square", "prod", "cumprod", "exp2"}
+    {"exp", "_softmax", "sigmoid", "mul", "pow", "square", "prod", "cumprod", "exp2", "_linalg_det"}
 )
 COMPARISONS = frozenset({"gt", "lt", "ge", "le", "eq", "ne", "logical_and", "logical_not"})
+SATURATING = frozenset({"sigmoid", "tanh", "_softmax", "erf"})
+BOUNDS = frozenset({"clamp_min", "clamp", "maximum"})
+LARGEST = frozenset({"max", "amax", "aminmax"})
+SMALLEST = frozenset({"min", "amin", "aminmax"})
 NEAR = 3
 HALF = frozenset({"float16", "bfloat16"})
+CANCELLED = 1e-3  # a difference this small beside its operands has lost its leading digits
+UNGUARDED = frozenset({"division_by_zero", "log_nonpositive"})
 
 
-def causes_of(op: OpRecord, culprit: Operand | None) -> tuple[Cause, ...]:
+def causes_of(
+    evidence: Evidence, mechanism: str, op: OpRecord, culprit: Operand | None
+) -> tuple[Cause, ...]:
     """The causes whose evidence is in the recording, most telling first."""
-    found = list(_from_operand(culprit)) if culprit is not None else []
-    found += _from_precision(op)
-    return tuple(found)
+    found = list(_from_operand(op, culprit)) if culprit is not None else []
+    found += _from_function(op, culprit)
+    found += _from_mask(mechanism, op)
+    found += _from_optimizer(evidence, mechanism, op)
+    if not found and culprit is not None and mechanism in UNGUARDED:
+        found += _unguarded(mechanism, op, culprit)
+    found += _from_precision(op, culprit)
+    found += causes_around(evidence, mechanism, culprit)
+    unique = {cause.code: cause for cause in reversed(found)}
+    return tuple(reversed(unique.values()))
 
 
-def _from_operand(culprit: Operand) -> Iterator[Cause]:
-    if not culprit.upstream:
-        return
+def _from_operand(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
     for distance, maker in enumerate(culprit.upstream):
+        if maker.derived:
+            return  # torch's own derivative formula: nothing that anybody wrote
         if distance >= NEAR and maker.value != 0:
             return  # far back, only a trail of zeros explains a zero
-        if maker.name == "sub" and maker.value == 0 and _equal_operands(maker):
-            yield Cause(
-                code="cancellation", evidence=f"{_place(maker)}: two equal values were subtracted"
-            )
+        if maker.name in SATURATING and maker.value in (1, -1):
+            reason = next((o.value for o in maker.inputs if o.value is not None), None)
+            text = f"{_place(maker)}: `{maker.name.strip('_')}` of {number(reason)} rounded to exactly {number(maker.value)}"
+            yield Cause(code="saturation", evidence=text)
             return
-        eps = maker.scalar("other", "value") if maker.name == "add" else None
-        if eps and maker.value == 0:
-            text = f"{_place(maker)}: adding {number(eps)} in {maker.dtype} gives 0"
-            yield Cause(code="eps_too_small", evidence=text)
+        if maker.name in ("std", "var", "std_mean", "var_mean") and maker.value == 0:
+            yield Cause(code="constant_input", evidence=f"{_place(maker)}: all values are equal")
+            return
+        if maker.name in ("sub", "rsub") and _cancelled(maker):
+            yield _difference(maker)
+            return
+        if maker.value == 0 and _lost_eps(maker) is not None:
+            yield Cause(code="eps_too_small", evidence=_lost_eps(maker) or "")
             return
         if maker.value == 0 and maker.name in UNDERFLOWING and _nonzero_operands(maker):
             yield Cause(code="underflow", evidence=_underflow(maker))
@@ -50,18 +70,119 @@ def _from_operand(culprit: Operand) -> Iterator[Cause]:
             return
 
 
-def _from_precision(op: OpRecord) -> Iterator[Cause]:
+def _cancelled(maker: OpRecord) -> bool:
+    """Equal values, or nearly equal large ones whose difference came out negative."""
+    values = [o.value for o in maker.inputs if o.value is not None]
+    if len(values) != 2 or maker.value is None:
+        return False
+    if maker.value == 0:
+        return values[0] == values[1]
+    return maker.value < 0 and abs(maker.value) < CANCELLED * max(map(abs, values))
+
+
+def _difference(maker: OpRecord) -> Cause:
+    a, b = (o.value for o in maker.inputs if o.value is not None)
+    made_by = {(o.source or "").removeprefix("result of ") for o in maker.inputs}
+    if maker.value == 0 and made_by & LARGEST and made_by & SMALLEST:
+        text = f"{_place(maker)}: the largest and the smallest value are both {number(a)}"
+        return Cause(code="constant_input", evidence=text)
+    if maker.value == 0:
+        text = f"{_place(maker)}: two equal values were subtracted"
+    else:
+        text = f"{_place(maker)}: {a:.9g} - {b:.9g} gave {number(maker.value)}, which is rounding"
+    return Cause(code="cancellation", evidence=text)
+
+
+def _lost_eps(maker: OpRecord) -> str | None:
+    """An eps that the type rounds to 0."""
+    eps = None
+    if maker.name == "add":
+        eps = maker.scalar("other", "value")
+    elif maker.name in BOUNDS:
+        eps = maker.scalar("min", "other")
+    if not eps or eps < 0:
+        return None
+    what = "adding" if maker.name == "add" else "a lower bound of"
+    return f"{_place(maker)}: {what} {number(eps)} in {maker.dtype} gives 0"
+
+
+def _from_function(op: OpRecord, culprit: Operand | None) -> Iterator[Cause]:
+    """A stable function exists for what was composed by hand."""
+    if op.name != "log" or culprit is None or not culprit.upstream:
+        return
+    names = [op.name for op in culprit.upstream[:2]]
+    if names[0] == "_softmax":
+        yield Cause(code="wrong_function", evidence="logarithm of a softmax; `log_softmax` does not round to 0")  # fmt: skip
+    elif names[0] == "sigmoid":
+        yield Cause(code="wrong_function", evidence="logarithm of a sigmoid; `logsigmoid` does not round to 0")  # fmt: skip
+    elif names[0] in ("rsub", "sub") and names[1:] == ["sigmoid"]:
+        yield Cause(code="wrong_function", evidence="log(1 - sigmoid(x)) is `logsigmoid(-x)`, which does not round")  # fmt: skip
+
+
+def _from_mask(mechanism: str, op: OpRecord) -> Iterator[Cause]:
+    x = op.operand("attn_mask", "mask", "self", "input")
+    stats = (x.slice_stats or x.stats) if x is not None else None
+    if stats is None:
+        return
+    if mechanism == "all_masked_softmax":
+        yield Cause(code="empty_mask", evidence=f"all {stats.count:,} scores of the row are masked")
+    elif mechanism == "empty_reduction" and stats.count == 0:
+        yield Cause(code="empty_mask", evidence="the selection is empty")
+
+
+def _from_optimizer(evidence: Evidence, mechanism: str, op: OpRecord) -> Iterator[Cause]:
+    eps = evidence.hyper.get("eps")
+    if mechanism == "sqrt_negative" and op.phase == "optimizer":
+        yield Cause(code="cancellation", evidence="the mean square minus the squared mean came out negative, which is rounding")  # fmt: skip
+    if mechanism != "division_by_zero" or op.phase != "optimizer" or not isinstance(eps, float):
+        return
+    if eps == 0:
+        yield Cause(code="missing_eps", evidence="the optimizer has eps 0, and the gradient was 0")
+    elif op.dtype == "float16" and eps < 6e-8:
+        yield Cause(code="eps_too_small", evidence=f"eps {number(eps)} is 0 in float16")
+
+
+def _unguarded(mechanism: str, op: OpRecord, culprit: Operand) -> Iterator[Cause]:
+    if culprit.value != 0 or op.derived:
+        return
+    if any(m.name == "add" and m.scalar("other", "value") for m in culprit.upstream[:NEAR]):
+        return
+    what = "divisor" if mechanism == "division_by_zero" else "argument"
+    if _counted(culprit):
+        return  # a number of things that happens to be 0 is an empty selection, not a missing eps
+    yield Cause(code="missing_eps", evidence=f"nothing keeps the {what} away from 0")
+
+
+def _counted(culprit: Operand) -> bool:
+    return any(m.name in ("bincount", "index_add", "scatter_add") for m in culprit.upstream[:NEAR])
+
+
+def _from_precision(op: OpRecord, culprit: Operand | None) -> Iterator[Cause]:
     dtype = op.dtype
     if dtype in HALF and op.exact is not None and op.exact - op.exact == 0:
         yield Cause(
             code="low_precision",
             evidence=f"in float64 the same operands give {number(op.exact)}; {dtype} cannot hold it",
         )
+    elif dtype == "float16" and culprit is not None and _near_the_end(op, culprit):
+        yield Cause(code="low_precision", evidence=f"float16 ends at 65504; {number(culprit.value)} was close to it")  # fmt: skip
+    elif dtype == "float16" and culprit is not None and culprit.value == 0:
+        lost = next((m for m in culprit.upstream if _lost_eps(m) and m.value == 0), None)
+        if lost is not None:
+            yield Cause(
+                code="low_precision", evidence="float16 ends at 6e-8; float32 holds this eps"
+            )
+
+
+def _near_the_end(op: OpRecord, culprit: Operand) -> bool:
+    return op.exact is None and culprit.value is not None and 3e4 < abs(culprit.value) <= 65504
 
 
 def _underflow(maker: OpRecord) -> str:
     reason = next(o for o in maker.inputs if o.value is not None)
     text = f"{_place(maker)}: `{maker.name.strip('_')}` of {number(reason.value)} rounded to 0"
+    if maker.name == "_linalg_det":
+        text = f"{_place(maker)}: the determinant rounded to 0"
     if maker.name == "_softmax" and reason.slice_stats is not None:
         text += f"; the largest value beside it is {number(reason.slice_stats.max)}"
     return text
@@ -71,17 +192,13 @@ def _place(op: OpRecord) -> str:
     return f"line {op.site.line}" if op.site else "upstream"
 
 
-def _equal_operands(op: OpRecord) -> bool:
-    values = [o.value for o in op.inputs if o.value is not None]
-    return len(values) == 2 and values[0] == values[1]
-
-
 def _nonzero_operands(op: OpRecord) -> bool:
     values = [o.value for o in op.inputs if o.value is not None]
     # exp and softmax underflow from a finite exponent; a product only from non-zero factors.
     if op.name in ("exp", "exp2", "_softmax", "sigmoid"):
         return bool(values) and all(v - v == 0 for v in values)
-    return bool(values) and all(v not in (0, None) for v in values)
+    values += [v for v in op.scalars.values() if isinstance(v, (int, float))]
+    return bool(values) and all(v != 0 for v in values)
 
 
 def _counts_a_mask(total: OpRecord, culprit: Operand) -> bool:

@@ -21,7 +21,7 @@ def explain_evidence(evidence: Evidence) -> Anomaly:
     finding = _finding(evidence)
     culprit = origin.inputs[finding.culprit] if finding.culprit is not None else None
     if not finding.causes:
-        finding = replace(finding, causes=causes_of(origin, culprit))
+        finding = replace(finding, causes=causes_of(evidence, finding.mechanism, origin, culprit))
     return Anomaly(evidence=evidence, finding=finding, chain=chain_of(evidence, finding))
 
 

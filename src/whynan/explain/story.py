@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from whynan.diagnosis.naming import call_of
 from whynan.explain.snippet import Row, shown_path, snippet
-from whynan.model import Anomaly, Fix, Link, Site, number
+from whynan.model import Anomaly, Fix, Link, Sample, Site, number
 
 OPERATION = {
     "_softmax": "softmax", "_log_softmax": "log_softmax", "_to_copy": "cast", "rsub": "sub",
@@ -88,6 +88,8 @@ def _facts(anomaly: Anomaly) -> list[Fact]:
         caller = origin.site.caller
         facts.append(Fact(label="called from", text=f"{_place(caller)}: {caller.source}"))
     facts += [Fact(label="observed", text=text) for text in finding.observed]
+    if evidence.around.sample is not None:
+        facts.append(Fact(label="sample", text=_sample(evidence.around.sample)))
     facts += [Fact(label="inferred", text=text) for text in finding.inferred]
     facts += [Fact(label=f"cause: {c.code}", text=c.evidence) for c in finding.causes]
     facts += [Fact(label="unknown", text=text) for text in finding.unknown]
@@ -96,6 +98,13 @@ def _facts(anomaly: Anomaly) -> list[Fact]:
     if evidence.message and evidence.sink == "exception":
         facts.append(Fact(label="raised", text=f"{evidence.subject}: {evidence.message}"))
     return facts
+
+
+def _sample(sample: Sample) -> str:
+    known = "" if sample.dataset_index is None else f", item {sample.dataset_index} of the dataset"
+    if sample.bad == 1:
+        return f"only sample {sample.index} of the {sample.size} in the batch{known}"
+    return f"{sample.bad} of the {sample.size} samples in the batch, the first is {sample.index}{known}"
 
 
 def _row(link: Link, origin: Site | None) -> tuple[str, str, str, str]:

@@ -21,6 +21,7 @@ from whynan.record.storages import Index, Ref
 from whynan.record.tracer import Tracer
 
 UPSTREAM_DEPTH = 8
+PICKS = frozenset({"index", "gather", "index_select", "take", "take_along_dim"})
 CASTS = frozenset(
     f"Module.{name}" for name in ("half", "bfloat16", "float", "double", "to", "type")
 )
@@ -183,7 +184,7 @@ class Freezer:
             index = own if keeps_place else _extreme(part, read.selection)
         value = real(tensor[index].item()) if index is not None and tensor.numel() else None
         upstream: tuple[OpRecord, ...] = ()
-        if history and tensor.is_floating_point():
+        if history and tensor.dtype is not torch.bool:
             upstream = self._upstream(record, read.ref, index)
         return Operand(
             role=read.role,
@@ -221,6 +222,8 @@ class Freezer:
                 for read in reads(maker, node.k, node.index)
             ]
             bare = self._bare(maker, node.k, node.index)
+            if bare.name == "sub" and bare.value == 0:
+                operands = [(r, self._with_maker(maker, r, o)) for r, o in operands]
             found.append(replace(bare, inputs=tuple(o for _, o in operands)))
             chosen = _deciding(found[-1], operands)
             if chosen is None:
@@ -228,6 +231,11 @@ class Freezer:
             read, operand = chosen
             ref, index, before = read.ref, operand.index, maker.index
         return tuple(found)
+
+    def _with_maker(self, record: Record, read: Read, operand: Operand) -> Operand:
+        """Equal minuend and subtrahend: what made them tells a constant from a cancellation."""
+        made = self.locate(read.ref, operand.index, record.index).record if operand.index is not None else None  # fmt: skip
+        return operand if made is None else replace(operand, source=f"result of {made.info.base}")
 
     def reader_of_garbage(self, record: Record, k: int, index: Index | None) -> Any:
         """The operation upstream that read memory nobody had written, if one did."""
@@ -286,6 +294,8 @@ def _deciding(maker: OpRecord, operands: list[tuple[Read, Operand]]) -> tuple[Re
     known = [(r, o) for r, o in operands if o.value is not None and o.stats is not None]
     if not known or (maker.name == "sub" and maker.value == 0):
         return None
+    if maker.name in PICKS:  # the value, not its position; and only if it is the same element
+        return known[0] if known[0][1].value == maker.value else None
     if maker.value == 0 and maker.name in ("mul", "div"):
         zero = [pair for pair in known if pair[1].value == 0]
         return zero[0] if zero else known[0]

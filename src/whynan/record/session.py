@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
-from whynan.model import Evidence
+from whynan.model import Evidence, HistoryRow
 from whynan.record.backward_sink import BackwardSink
+from whynan.record.batches import Batches
 from whynan.record.checks import Checks
+from whynan.record.circumstances import look_around
 from whynan.record.exceptions import harm_of_exception
 from whynan.record.modules import ModuleTracker
 from whynan.record.optimizer_sink import OptimizerSink
@@ -43,9 +45,11 @@ class Session:
         self.backward = BackwardSink(self.checks)
         self.optimizers = OptimizerSink(self.checks, self.backward)
         self.surroundings = Surroundings(self.checks)
+        self.batches = Batches(self.checks)
         self._patches = Patches()
         self._mode: Any = None
         self._on_evidence = on_evidence
+        self.earlier: Callable[[], Iterable[HistoryRow]] = lambda: ()  # steps not recorded here
         self.on_known_harm: Callable[[], None] = lambda: None  # explained once already
         self._evidence: list[Evidence] = []
         self._seen: set[object] = set()
@@ -59,9 +63,10 @@ class Session:
             )
 
     def _put_on(self) -> None:
-        self.modules.install(self.outputs.outermost_starts, self.outputs.outermost_ends)
+        self.modules.install(self._outermost_starts, self.outputs.outermost_ends)
         self.backward.on_backward = self._backward_begins
-        for part in (self.outputs, self.backward, self.optimizers, self.surroundings):
+        parts = (self.outputs, self.backward, self.optimizers, self.surroundings, self.batches)
+        for part in parts:
             part.install(self._patches)
         self._mode = self.tracer.mode()
         self._mode.__enter__()
@@ -118,11 +123,16 @@ class Session:
     def abandon(self) -> None:
         """Take everything off and let go of it, without a last look."""
         self._take_off()
+        self.batches.clear()
         self.tracer.clear()
 
     def request_stop(self) -> None:
         """Every thread leaves the program at its next operation."""
         self.tracer.stopping = True
+
+    def _outermost_starts(self, module: torch.nn.Module, args: Any) -> None:
+        self.batches.note_inputs(module, args)
+        self.outputs.outermost_starts(module, args)
 
     def _backward_begins(self) -> None:
         self.optimizers.resume()
@@ -147,6 +157,9 @@ class Session:
             self.on_known_harm()
             return
         self._seen.add(key)
+        evidence = look_around(evidence, self)
+        if not self._evidence:
+            self.batches.save(evidence.around.sample)
         self._evidence.append(evidence)
         self._on_evidence(evidence)
 

@@ -42,6 +42,7 @@ def _anomaly(anomaly: Anomaly) -> dict[str, Any]:
     evidence, finding, origin = anomaly.evidence, anomaly.finding, anomaly.origin
     out = origin.outputs[0] if origin.outputs else None
     value = origin.value if origin.value is not None else evidence.sink_value
+    sample = evidence.around.sample
     return {
         "value": kind_of(value) if value is not None else "nan",
         "phase": origin.phase,
@@ -61,7 +62,9 @@ def _anomaly(anomaly: Anomaly) -> dict[str, Any]:
         "count": out.stats.nonfinite if out and out.stats else None,
         "numel": out.stats.count if out and out.stats else None,
         "first_index": _first_index(out),
-        "sample": None,
+        "sample": sample.index if sample else None,
+        "dataset_index": sample.dataset_index if sample else None,
+        "samples": {"bad": sample.bad, "of": sample.size} if sample else None,
         "operands": [_operand(o) for o in origin.inputs],
         "chain": [_link(link) for link in anomaly.chain],
         "headline": finding.headline,

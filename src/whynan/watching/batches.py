@@ -47,6 +47,7 @@ class Batches:
         self.lost = False  # some batch of this step is no longer here
         self.active: Callable[[], bool] = lambda: True
         self.on_fetch: Callable[[], None] = lambda: None
+        self.on_repeat: Callable[[Any], None] = lambda index: None
         self._queue: list[Batch] = []
         self._index: Any = None
 
@@ -133,6 +134,7 @@ class Batches:
         else:
             item = batch.item
         self.randomness.restore(batch.after)
+        self.on_repeat(batch.index)
         again = Batch(iterator, item, batch.index, batch.before, batch.after)
         self.given.append(again)
         return item

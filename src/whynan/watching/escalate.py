@@ -98,6 +98,8 @@ class Watch:
             part.install(self._patches)
         self._schedules.install(self._patches)
         self._inference.install(self._patches)
+        self.batches.on_repeat = self._repeated
+        self.session.earlier = lambda: guard.history.rows
         self._patches.wrap(torch, "compile", self._wrap_compile)
         for model in models:
             self.session.modules.know(model)
@@ -335,6 +337,9 @@ class Watch:
         self.session.optimizers.expect_skips(self.guard.scaling.skips)
         self._phase = "replay"
         self.guard.looking = False
+
+    def _repeated(self, index: Any) -> None:
+        self.session.batches.given_again = index
 
     def _compare_losses(self) -> None:
         """Whether the replay is the same step: its losses tell."""

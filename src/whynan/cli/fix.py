@@ -1,0 +1,58 @@
+"""`whynan fix`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--apply", is_flag=True, help="Write the verified change to the files.")
+@click.option(
+    "--json", "json_path", type=click.Path(path_type=Path), help="Also write the report as JSON."
+)
+@click.option(
+    "--budget",
+    type=click.FloatRange(min=0),
+    default=120.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time for trying changes.",
+)
+@click.option(
+    "--save-batch",
+    type=click.Path(path_type=Path),
+    help="Write the batch that failed there, for torch.load.",
+)
+@click.option("-m", "module", metavar="MODULE", help="Run a module, as `python -m MODULE` does.")
+@click.argument("script", required=False)
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def fix(
+    apply: bool,
+    json_path: Path | None,
+    budget: float,
+    save_batch: Path | None,
+    module: str | None,
+    script: str | None,
+    args: tuple[str, ...],
+) -> int:
+    """Run SCRIPT, find where a NaN came from, and find a change that removes it.
+
+    Each change is tried in a fresh process, with the same arguments, past the step that failed:
+    the same mathematics in a stable form first, then guards, then changes to the training. The
+    files stay as they are unless --apply is given; then they are written at once or not at all.
+
+    Exit code 0 with a verified change, 3 without one.
+
+    \b
+    whynan fix train.py --lr 0.1
+    whynan fix --apply --budget 300 train.py
+    """
+    from whynan.cli.program import program_of
+    from whynan.repair.fixing import FixOptions
+    from whynan.repair.fixing import fix as find_fix
+
+    program = program_of(module, script, args)
+    options = FixOptions(apply=apply, json=json_path, budget_s=budget, save_batch=save_batch)
+    return find_fix(program, options)

@@ -1,0 +1,47 @@
+"""`whynan whatif`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option(
+    "--json", "json_path", type=click.Path(path_type=Path), help="Also write the table as JSON."
+)
+@click.option(
+    "--budget",
+    type=click.FloatRange(min=1),
+    default=300.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time for all runs together.",
+)
+@click.option("-m", "module", metavar="MODULE", help="Run a module, as `python -m MODULE` does.")
+@click.argument("script", required=False)
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def whatif(
+    json_path: Path | None,
+    budget: float,
+    module: str | None,
+    script: str | None,
+    args: tuple[str, ...],
+) -> int:
+    """Run SCRIPT again and again, each time with one thing changed from outside.
+
+    float64, bfloat16, clipping, a lower learning rate, standardised inputs, default
+    initialisation, half the batch, no momentum, no weight decay, one batch repeated. The table
+    says which of them the program survives, and below it what that points to. The script's own
+    output is not shown. Ctrl-C keeps the rows that are done.
+
+    Exit code 3 if the script as it is does harm.
+
+    \b
+    whynan whatif train.py --lr 0.1
+    """
+    from whynan.cli.program import program_of
+    from whynan.repair.whatif import whatif as run_whatif
+
+    return run_whatif(program_of(module, script, args), json_path=json_path, budget_s=budget)

@@ -1,0 +1,81 @@
+"""The last batch: what went into the model, and which items of the dataset it was made of."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from whynan.model import Sample
+from whynan.record.checks import Checks, tensors_in
+from whynan.record.patches import Patches
+
+SAVE_TO = "WHYNAN_SAVE_BATCH"  # a path: the failing batch is written there
+
+
+class Batches:
+    """Holds the model's last inputs, and nothing older."""
+
+    def __init__(self, checks: Checks) -> None:
+        self.checks = checks
+        self.inputs: list[torch.Tensor] = []
+        self.indices: list[int] | None = None  # of the dataset, for the last batch of a DataLoader
+        self.given_again: Any = None  # the indices of a batch that the loop gets once more
+        self._waiting: weakref.WeakKeyDictionary[Any, deque[Any]] = weakref.WeakKeyDictionary()
+
+    def install(self, patches: Patches) -> None:
+        iterator = torch.utils.data.dataloader._BaseDataLoaderIter
+        patches.wrap(iterator, "_next_index", self._wrap_next_index)
+        patches.wrap(iterator, "__next__", self._wrap_next)
+
+    def clear(self) -> None:
+        self.inputs, self.indices = [], None
+
+    def save(self, sample: Sample | None) -> None:
+        """Write the batch where the environment asks for it, for the user to look at."""
+        path = os.environ.get(SAVE_TO)
+        if not path or not self.inputs:
+            return
+        content = {
+            "inputs": [t.cpu().clone() for t in self.inputs],
+            "sample": sample.index if sample is not None else None,
+            "dataset_indices": self.indices,
+        }
+        torch.save(content, f"{path}.part")
+        os.replace(f"{path}.part", path)
+
+    def note_inputs(self, module: torch.nn.Module, args: Any) -> None:
+        """Of modules with parameters: a loss function is given results, not a batch."""
+        if next(module.parameters(), None) is not None:
+            self.checks.quietly(lambda: self._keep(args))
+
+    def _keep(self, args: Any) -> None:
+        """Detached: the graph behind an input must not be kept alive."""
+        plain = [t for t in tensors_in(args) if type(t) is torch.Tensor and t.dim() > 0]
+        self.inputs = [t.detach() for t in plain if t.layout is torch.strided and not t.is_meta]
+
+    def _wrap_next_index(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Workers fetch ahead, so indices wait here until their batch is handed out."""
+
+        def next_index(iterator: Any) -> Any:
+            index = original(iterator)
+            self._waiting.setdefault(iterator, deque()).append(index)
+            return index
+
+        return next_index
+
+    def _wrap_next(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def fetch(iterator: Any) -> Any:
+            self.given_again = None
+            batch = original(iterator)
+            waiting = self._waiting.get(iterator)
+            index = waiting.popleft() if waiting else self.given_again
+            listed = list(index) if isinstance(index, (list, tuple)) else []
+            self.indices = listed if listed and all(type(i) is int for i in listed) else None
+            return batch
+
+        return fetch

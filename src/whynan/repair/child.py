@@ -1,0 +1,106 @@
+"""The fresh process of a trial: lays changed sources over the files, then runs the program.
+
+The user's files stay as they are: importing and running a changed file reads its new text from
+the trial's description instead.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import linecache
+import os
+import pickle
+import sys
+from collections.abc import Callable, Mapping
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+VARIABLE = "WHYNAN_TRIAL"
+
+
+def lay_over(texts: Mapping[str, str]) -> None:
+    """From now on these files have these texts, for the script, for imports and for reports."""
+    if not texts:
+        return
+    sources = {os.path.realpath(path): text for path, text in texts.items()}
+    loaders: Any = SourceFileLoader
+    original_open, original_code = io.open_code, SourceFileLoader.get_code
+
+    def open_code(path: str) -> Any:
+        text = sources.get(os.path.realpath(path))
+        return original_open(path) if text is None else io.BytesIO(text.encode())
+
+    def get_code(loader: SourceFileLoader, fullname: str) -> CodeType | None:
+        path = loader.get_filename(fullname)
+        text = sources.get(os.path.realpath(path))
+        if text is None:
+            return original_code(loader, fullname)
+        _quote(path, text)
+        code: CodeType = loader.source_to_code(text.encode(), path)  # past the bytecode cache
+        return code
+
+    io.open_code = open_code
+    loaders.get_code = get_code
+    for path, text in texts.items():
+        _quote(path, text)
+
+
+def _quote(path: str, text: str) -> None:
+    # An entry without a modification time is never looked up on disk again.
+    linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
+
+
+def _hand_over_diagnosis(applied: Callable[[], int | None]) -> None:
+    """The parent wants the diagnosis itself, and draws the report."""
+    from whynan.report import json_report, terminal
+
+    def hand_over(diagnosis: Any, path: Path) -> None:
+        temporary = path.with_suffix(".part")
+        temporary.write_bytes(pickle.dumps((diagnosis, applied())))
+        os.replace(temporary, path)
+
+    def silent(lines: Any, stream: Any) -> None:
+        pass
+
+    json_report.write = hand_over
+    terminal.write = silent
+
+
+def main() -> int:
+    """Run the trial that the environment describes."""
+    description = json.loads(Path(os.environ.pop(VARIABLE)).read_text(encoding="utf-8"))
+    lay_over(description["texts"])
+    if description["save_batch"]:
+        os.environ["WHYNAN_SAVE_BATCH"] = description["save_batch"]
+    _hand_over_diagnosis(_intervene(description["intervention"]))
+    from whynan.launch import Program
+    from whynan.runner import Run, RunOptions
+
+    program = Program(
+        target=description["target"],
+        args=tuple(description["args"]),
+        is_module=description["is_module"],
+    )
+    options = RunOptions(
+        mode="trace", json=Path(description["result"]), max_steps=description["max_steps"]
+    )
+    return Run(program, options).go()
+
+
+def _intervene(name: str | None) -> Callable[[], int | None]:
+    """Start the experiment; the result tells how often it had something to change."""
+    if name is None:
+        return lambda: None
+    from whynan.repair.interventions import Intervention
+
+    intervention = Intervention()
+    intervention.start(name)
+    return lambda: intervention.applied
+
+
+if __name__ == "__main__":
+    # The program must find the modules it would find under plain Python.
+    sys.exit(main())

@@ -1,0 +1,119 @@
+"""Changes to one source: made in one pass over the tree, everything else as it was."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import libcst as cst
+
+from whynan.repair.source import ATOMS, Expression, Source
+
+# Beside these a new expression needs parentheses of its own unless it is a call or a name.
+TIGHT = (cst.BinaryOperation, cst.UnaryOperation, cst.Attribute, cst.Subscript, cst.Comparison)
+STATEMENTS = (cst.SimpleStatementLine, cst.BaseCompoundStatement)
+
+
+class Edit:
+    """Changes to one source, all made in one pass over the tree."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._replaced: dict[cst.CSTNode, str] = {}
+        self._before: dict[cst.CSTNode, list[str]] = {}
+        self._after: dict[cst.CSTNode, list[str]] = {}
+        self._removed: set[cst.CSTNode] = set()
+
+    def replace(self, node: Expression, text: str) -> Edit:
+        self._replaced[node] = text
+        return self
+
+    def before(self, line: cst.CSTNode, *statements: str) -> Edit:
+        self._before.setdefault(line, []).extend(statements)
+        return self
+
+    def after(self, line: cst.CSTNode, *statements: str) -> Edit:
+        self._after.setdefault(line, []).extend(statements)
+        return self
+
+    def remove(self, line: cst.SimpleStatementLine) -> Edit:
+        """The comments above it pass to the next statement that stays."""
+        self._removed.add(line)
+        return self
+
+    def inherited(self, heir: cst.CSTNode) -> list[cst.EmptyLine]:
+        """What stood above removed lines directly before this one."""
+        body = list(getattr(self.source.parent(heir), "body", ()))
+        lines: list[cst.EmptyLine] = []
+        for line in reversed(body[: body.index(heir)] if heir in body else []):
+            if line not in self._removed:
+                break
+            lines = [*line.leading_lines, *lines]
+        return lines
+
+    def text(self) -> str:
+        """The changed file; a text that would not parse raises `cst.ParserSyntaxError`."""
+        changed = self.source.module.visit(_Change(self))
+        code = changed.code
+        if "torch." in code and self.source.torch_name() is None:
+            code = _with_import(code, self.source)
+        cst.parse_module(code)
+        return code
+
+    def expression(self, node: cst.CSTNode) -> cst.CSTNode:
+        config = self.source.module.config_for_parsing
+        new = cst.parse_expression(self._replaced[node], config=config)
+        if isinstance(node, Expression) and node.lpar and not new.lpar:
+            if isinstance(new, ATOMS) and "\n" not in self._replaced[node]:
+                return new
+            return new.with_changes(lpar=node.lpar, rpar=node.rpar)
+        above = self.source.parent(node)
+        loose = (isinstance(above, cst.Subscript) and above.value is not node) or (
+            isinstance(new, cst.UnaryOperation)
+            and isinstance(above, cst.BinaryOperation)
+            and not isinstance(above.operator, cst.Power)
+        )
+        if isinstance(above, TIGHT) and not loose and not isinstance(new, ATOMS) and not new.lpar:
+            return new.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+        return new
+
+    def statements(self, texts: list[str]) -> list[cst.BaseStatement]:
+        config = self.source.module.config_for_parsing
+        return [cast(cst.BaseStatement, cst.parse_statement(t, config=config)) for t in texts]
+
+
+def _with_import(code: str, source: Source) -> str:
+    imports = [*source.every(cst.Import), *source.every(cst.ImportFrom)]
+    ordinary = [
+        n for n in imports
+        if not (isinstance(n, cst.ImportFrom) and n.module and source.code(n.module) == "__future__")
+    ]  # fmt: skip
+    lines = code.splitlines(keepends=True)
+    at = min((source.line(n) for n in ordinary), default=1) - 1
+    return "".join([*lines[:at], "import torch\n", *lines[at:]])
+
+
+class _Change(cst.CSTTransformer):
+    def __init__(self, edit: Edit) -> None:
+        super().__init__()
+        self.edit = edit
+
+    def on_leave(self, original: cst.CSTNode, updated: cst.CSTNode) -> object:  # type: ignore[override]  # libcst's union
+        edit = self.edit
+        if original in edit._replaced:
+            return edit.expression(original)
+        if original in edit._removed:
+            return cst.RemovalSentinel.REMOVE
+        if edit._removed and isinstance(updated, STATEMENTS):
+            above = edit.inherited(original)
+            updated = updated.with_changes(leading_lines=[*above, *updated.leading_lines])
+        before, after = edit._before.get(original, []), edit._after.get(original, [])
+        if before or after:
+            first = edit.statements(before)
+            if first and isinstance(updated, STATEMENTS):
+                # what stood above the line, blank lines and comments, stays above what is new
+                first[0] = first[0].with_changes(leading_lines=updated.leading_lines)
+                updated = updated.with_changes(leading_lines=())
+            return cst.FlattenSentinel(
+                [*first, cast(cst.BaseStatement, updated), *edit.statements(after)]
+            )
+        return updated

@@ -1,0 +1,129 @@
+"""`whynan fix`: run the program, find a change that works, show it, and write it if asked."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from whynan.errors import UsageError
+from whynan.explain.snippet import shown_path
+from whynan.explain.story import tell
+from whynan.launch import Program
+from whynan.model import Anomaly, Diagnosis, Fix
+from whynan.repair import patches
+from whynan.repair.case import Candidate
+from whynan.repair.search import Search
+from whynan.repair.trial import Ran, Trial, run
+from whynan.repair.verdict import Verdict
+from whynan.report import json_report, remedy, terminal
+
+BUDGET_S = 120.0
+UNDO = "whynan-fix.patch"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixOptions:
+    """How far to go."""
+
+    apply: bool = False
+    json: Path | None = None
+    budget_s: float = BUDGET_S
+    save_batch: Path | None = None
+    quiet: bool = False
+
+
+def fix(program: Program, options: FixOptions) -> int:
+    """The exit code: 0 with a verified change, 3 without one, the program's own when healthy."""
+    _check(program, options)
+    batch = str(options.save_batch.absolute()) if options.save_batch is not None else None
+    ran = run(Trial(program=program, save_batch=batch), quiet=options.quiet)
+    before = ran.diagnosis
+    if before is None or not before.anomalies:
+        return _healthy(ran, options)
+    search = Search(
+        program=program, before=before, run=run, budget_s=options.budget_s, tell=_progress
+    )
+    try:
+        search.go()
+    except KeyboardInterrupt:
+        _say("interrupted; what was tried so far:")
+    originals = patches.read({p for t in search.tried for p in t.candidate.texts})
+    fixes = search.fixes(originals)
+    after = with_fixes(before, fixes)
+    _show(after)
+    if options.json is not None:
+        json_report.write(after, options.json)
+    if search.found is None:
+        _say(_why_none(before.anomalies[0], fixes))
+        return 3
+    if options.apply:
+        _apply(originals, search.found.candidate, fixes[0])
+    else:
+        _say("nothing was written; `--apply` writes this change")
+    return 0
+
+
+def _check(program: Program, options: FixOptions) -> None:
+    if not program.is_module and not os.path.exists(program.target):
+        raise UsageError(f"can't open {program.target!r}: no such file")
+    for name, path in (("--json", options.json), ("--save-batch", options.save_batch)):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise UsageError(f"{name} {path}: the folder does not exist")
+
+
+def _healthy(ran: Ran, options: FixOptions) -> int:
+    if ran.diagnosis is not None:
+        if options.json is not None:
+            json_report.write(ran.diagnosis, options.json)
+        if ran.diagnosis.outcome == "clean":
+            _say(f"no harm in {ran.diagnosis.steps} steps; nothing to fix")
+        else:
+            _say("the program failed, but not because of a non-finite value")
+    return ran.code
+
+
+def with_fixes(diagnosis: Diagnosis, fixes: tuple[Fix, ...]) -> Diagnosis:
+    """The first anomaly's suggestions give way to what was tried."""
+    first = diagnosis.anomalies[0]
+    if fixes:
+        first = replace(first, finding=replace(first.finding, fixes=fixes))
+    return replace(diagnosis, anomalies=(first, *diagnosis.anomalies[1:]))
+
+
+def _show(diagnosis: Diagnosis) -> None:
+    first = diagnosis.anomalies[0]
+    bare = replace(first, finding=replace(first.finding, fixes=()))
+    lines = terminal.draw([tell(bare)], diagnosis.notes)
+    while lines and not lines[-1].plain:
+        lines.pop()
+    home = shown_path(first.origin.site.file) if first.origin.site else None
+    lines += remedy.draw(first.finding.fixes, home)
+    sys.stdout.flush()
+    terminal.write(lines, sys.stderr)
+
+
+def _progress(candidate: Candidate, verdict: Verdict | None) -> None:
+    if verdict is None:
+        _say(f"trying {candidate.kind}: {candidate.title}")
+    else:
+        _say(f"  {verdict.verdict}")
+
+
+def _why_none(anomaly: Anomaly, fixes: tuple[Fix, ...]) -> str:
+    if not fixes or all(f.patch is None for f in fixes):
+        mechanism = anomaly.finding.mechanism
+        return f"no change to the source is known for this {mechanism}; nothing was tried"
+    return "no change was verified"
+
+
+def _apply(originals: Mapping[str, str], candidate: Candidate, fix: Fix) -> None:
+    written = patches.apply(originals, candidate.texts)
+    Path(UNDO).write_text(fix.patch or "", encoding="utf-8", newline="")
+    _say(f"wrote {', '.join(written)}; undo with: patch -R -p1 < {UNDO}")
+
+
+def _say(text: str) -> None:
+    print(f"whynan: {text}", file=sys.stderr, flush=True)

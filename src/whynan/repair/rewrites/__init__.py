@@ -1,0 +1,55 @@
+"""Changes an expert would make, one family of them per file."""
+
+from __future__ import annotations
+
+import sys
+
+from whynan.repair.case import Candidate, Case
+from whynan.repair.rewrites import (
+    data,
+    division,
+    domain,
+    exponentials,
+    logarithms,
+    masks,
+    matrices,
+    precision,
+    roots,
+    selection,
+    training,
+)
+
+FAMILIES = (
+    logarithms, exponentials, roots, selection, division, domain, masks, matrices, precision, data,
+    training,
+)  # fmt: skip
+
+# Training-level changes that answer a cause directly.
+REMEDIES = {
+    "lower_lr": {"high_learning_rate"},
+    "kaiming_init": {"bad_init"},
+    "clip_grad_norm": {"exploding_gradients"},
+}
+
+
+def propose(case: Case) -> list[Candidate]:
+    """Every change that fits the recorded dataflow and the source: exact ones first."""
+    found: list[Candidate] = []
+    for family in FAMILIES:
+        try:
+            found += family.propose(case)
+        except Exception as error:  # one family's fault must not cost the user the others
+            name = family.__name__.rsplit(".", 1)[-1]
+            print(f"whynan: stepped over {name}, which failed: {error!r}", file=sys.stderr)
+    unique: dict[object, Candidate] = {}
+    for candidate in found:
+        unique.setdefault(tuple(sorted(candidate.texts.items())), candidate)
+    return sorted(unique.values(), key=lambda c: _rank(c, case))
+
+
+def _rank(candidate: Candidate, case: Case) -> float:
+    """By tier; but where the learning rate is the cause, a guard would only hide it."""
+    causes = {cause.code for cause in case.anomaly.finding.causes[:1]}
+    if candidate.kind in REMEDIES and causes & REMEDIES[candidate.kind]:
+        return 0.5
+    return float(candidate.tier)

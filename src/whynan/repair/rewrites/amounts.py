@@ -1,0 +1,42 @@
+"""How small a guard may be in each type, as people write it."""
+
+from __future__ import annotations
+
+from whynan.model import Operand
+
+
+def floor(dtype: str) -> str:
+    """A positive number that the type holds and whose logarithm and root are harmless."""
+    return "1e-6" if dtype == "float16" else "1e-12"
+
+
+def divisor_floor(dtype: str) -> str:
+    """A number that may be divided by: its reciprocal is still finite."""
+    return "1e-4" if dtype == "float16" else "1e-8"
+
+
+def margin(dtype: str) -> str:
+    """How far inside an open interval: 1 minus this is below 1 in the type."""
+    return {"float16": "1e-3", "bfloat16": "1e-2"}.get(dtype, "1e-6")
+
+
+COUNTS = frozenset({"bincount", "histc", "count_nonzero", "index_add", "scatter_add", "eq", "ne", "gt",
+                    "lt", "ge", "le", "logical_and", "logical_not", "bitwise_and", "bitwise_not"})  # fmt: skip
+
+
+def is_count(operand: Operand | None) -> bool:
+    """Whether a value is a number of things: from integers or a mask, and whole."""
+    if operand is None or operand.stats is None:
+        return False
+    largest = operand.stats.max
+    if largest is None or largest != int(largest) or (operand.stats.min or 0) < 0:
+        return False
+    if "int" in operand.stats.dtype or operand.stats.dtype == "bool":
+        return True
+    for op in operand.upstream:
+        if op.name in COUNTS:
+            return True
+        dtypes = [o.stats.dtype for o in op.inputs if o.stats is not None]
+        if any(d == "bool" or "int" in d for d in dtypes) and op.name in ("_to_copy", "sum", "abs"):
+            return True
+    return False

@@ -1,0 +1,129 @@
+"""Divisions by zero: the function that guards itself, a count of at least 1, or an eps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from whynan.repair.calls import binary, call_of, fn, number_of
+from whynan.repair.case import Candidate, Case, Tier
+from whynan.repair.edit import Edit
+from whynan.repair.rewrites.amounts import divisor_floor, is_count
+from whynan.repair.source import Expression, Source
+
+NORMS = ("norm", "vector_norm")
+
+
+def propose(case: Case) -> Iterator[Candidate]:
+    source, node = case.source, case.node
+    if source is None or node is None or case.mechanism not in ("division_by_zero", "gradient_singularity"):  # fmt: skip
+        return
+    if case.mechanism == "gradient_singularity" and case.forward_op not in (
+        "div",
+        "reciprocal",
+        "rsqrt",
+    ):
+        return
+    yield from _normalize_in_float(case, source, node)
+    divisor = _divisor(source, node)
+    if divisor is None:
+        return
+    quotient = binary(node, cst.Divide)
+    if quotient is not None:
+        yield from _normalized(case, source, quotient)
+    yield from _counted(case, source, divisor)
+    yield from _guarded(case, source, divisor)
+
+
+def _divisor(source: Source, node: Expression) -> Expression | None:
+    quotient = binary(node, cst.Divide)
+    if quotient is not None:
+        return None if number_of(quotient.right) else quotient.right
+    call = fn(source, node)
+    if call is None:
+        return None
+    if call.name in ("reciprocal", "rsqrt"):
+        return call.operand
+    if call.name in ("div", "divide", "true_divide"):
+        return call.argument(0, "other")
+    return None
+
+
+def _normalized(case: Case, source: Source, quotient: cst.BinaryOperation) -> Iterator[Candidate]:
+    """x / x.norm(dim, keepdim=True) is F.normalize(x, dim)."""
+    norm = call_of(source, quotient.right, *NORMS)
+    if norm is None or not source.same(norm.operand, quotient.left):
+        return
+    shift = 1 if norm.name == "norm" else 0
+    order = norm.argument(0, "p", "ord")
+    dim = norm.argument(1, "dim") if shift or len(norm.rest) > 1 else norm.argument(9, "dim")
+    keep = norm.argument(2, "keepdim")
+    if dim is None or keep is None or source.code(keep) != "True":
+        return
+    if order is not None and order is not dim and number_of(order) != 2:
+        return
+    text = f"{source.functional()}.normalize({source.code(quotient.left)}, dim={source.code(dim)})"
+    title = "use `F.normalize`, which leaves a zero vector at 0"
+    edit = Edit(source).replace(quotient, text)
+    yield from case.change(edit, "normalize", title, Tier.EXACT)
+
+
+def _normalize_in_float(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:
+    """F.normalize's own eps of 1e-12 is nothing in float16."""
+    call = fn(source, node)
+    if (
+        call is None
+        or call.name not in ("normalize", "cosine_similarity")
+        or case.dtype != "float16"
+    ):
+        return
+    text = f"{source.receiver(call.operand)}.float()"
+    title = "normalise in float32: its eps of 1e-12 is 0 in float16"
+    edit = Edit(source).replace(call.operand, text)
+    yield from case.change(edit, "cast_float32", title, Tier.EXACT)
+
+
+def _counted(case: Case, source: Source, divisor: Expression) -> Iterator[Candidate]:
+    """A number of things is at least 1; the place is where they are counted."""
+    title = "count at least 1, so that nothing is divided by an empty selection"
+    if is_count(case.culprit):
+        text = f"{source.receiver(divisor)}.clamp(min=1)"
+        yield from case.change(
+            Edit(source).replace(divisor, text), "clamp_count", title, Tier.GUARD
+        )
+        return
+    counted = case.upstream_expression("bincount", "histc", "count_nonzero")
+    if counted is None:  # a share of a count: the counting is in the same function
+        names = [n for n in source.every(cst.Call) if (c := fn(source, n)) and c.name == "bincount"]
+        if len(names) == 1 and source.scope(names[0]) is source.scope(divisor):
+            edit = Edit(source).replace(names[0], f"{source.code(names[0])}.clamp(min=1)")
+            yield from case.change(edit, "clamp_count", title, Tier.GUARD)
+        return
+    where, node, _ = counted
+    edit = Edit(where).replace(node, f"{where.receiver(node)}.clamp(min=1)")
+    yield from case.change(edit, "clamp_count", title, Tier.GUARD)
+
+
+def _guarded(case: Case, source: Source, divisor: Expression) -> Iterator[Candidate]:
+    eps = divisor_floor(case.dtype)
+    stats = case.culprit.stats if case.culprit is not None else None
+    root = call_of(source, divisor, "sqrt", *NORMS)
+    if case.origin.phase == "optimizer" and root is not None:
+        edit = Edit(source).replace(divisor, f"({source.code(divisor)} + {eps})")
+        title = f"add {eps} to the divisor, as every torch optimizer does"
+        yield from case.change(edit, "add_eps", title, Tier.GUARD)
+        return
+    if stats is not None and stats.min is not None and stats.min < 0:
+        code = source.code(divisor)
+        if isinstance(divisor, cst.Name):
+            text = f"torch.where({code} == 0, {eps}, {code})"
+            title = "replace a divisor of exactly 0 by a small number"
+            edit = Edit(source).replace(divisor, text)
+            yield from case.change(edit, "where_zero", title, Tier.GUARD)
+        return
+    text = f"{source.receiver(divisor)}.clamp(min={eps})"
+    title = "keep the divisor away from 0"
+    yield from case.change(
+        Edit(source).replace(divisor, text), "clamp_denominator", title, Tier.GUARD
+    )

@@ -1,0 +1,189 @@
+"""Exponentials that overflow: the stable function that was meant, or a bound on the exponent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from whynan.repair.calls import Fn, binary, call_of, fn, number_of
+from whynan.repair.case import Candidate, Case, Tier
+from whynan.repair.edit import Edit
+from whynan.repair.source import Expression, Source
+
+
+def propose(case: Case) -> Iterator[Candidate]:
+    source = case.source
+    if source is None or case.mechanism not in ("overflow", "gradient_singularity", "inf_over_inf"):
+        return
+    exp = fn(source, case.node)
+    if (
+        exp is None
+        or exp.name not in ("exp", "expm1")
+        or case.forward_op not in ("exp", "expm1", "mul")
+    ):
+        return
+    yield from _log_ratio(case, source, exp)
+    yield from _softmax(case, source, exp)
+    yield from _shifted(case, source, exp)
+    yield from _softplus(case, source, exp)
+    yield from _logsumexp(case, source, exp)
+    yield from _sigmoid(case, source, exp)
+    yield from _bounded(case, source, exp)
+
+
+def _log_ratio(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
+    """log(exp(a) / exp(b).sum(dim)), a contrastive loss by hand, is a - logsumexp(b, dim)."""
+    for log in _logs_around(source, exp.node):
+        quotient = binary(log.operand, cst.Divide) or binary(
+            source.definition(log.operand), cst.Divide
+        )
+        if log.name != "log" or quotient is None:
+            continue
+        top = call_of(source, quotient.left, "exp")
+        total = call_of(source, quotient.right, "sum")
+        bottom = call_of(source, total.operand, "exp") if total is not None else None
+        if top is None or total is None or bottom is None or not total.rest:
+            continue
+        if exp.node not in (top.node, bottom.node):
+            continue
+        below = total.rebuilt("logsumexp", source.code(bottom.operand), namespace="torch")
+        edit = Edit(source).replace(log.node, f"{source.code(top.operand)} - {below}")
+        for part in (quotient.left, quotient.right):
+            made = source.definition_statement(part)
+            named = part.value if isinstance(part, cst.Name) else None
+            if made is not None and named and not source.other_uses(str(named), log.node):
+                edit.remove(made[0])
+        title = "stay in log space: the logarithm of this quotient is a difference"
+        yield from case.change(edit, "log_ratio", title, Tier.EXACT)
+
+
+def _softmax(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
+    """exp(x) / exp(x).sum(dim) is softmax."""
+    for quotient in source.every(cst.BinaryOperation, _within(source, exp.node)):
+        if not isinstance(quotient.operator, cst.Divide):
+            continue
+        top = call_of(source, quotient.left, "exp")
+        total = call_of(source, quotient.right, "sum")
+        if top is None or total is None or not total.rest:
+            continue
+        bottom = call_of(source, total.operand, "exp")
+        if bottom is None or not source.same(top.operand, bottom.operand):
+            continue
+        if source.start(top.node) != source.start(exp.node) and bottom.node is not exp.node:
+            continue
+        dim = total.argument(0, "dim", "axis")
+        changed = isinstance(quotient.left, cst.Name) and _written_between(source, quotient.left)
+        if dim is None or changed:
+            continue
+        text = f"torch.softmax({source.code(exp.operand)}, dim={source.code(dim)})"
+        title = "use `softmax`, which subtracts the largest value first"
+        edit = Edit(source).replace(quotient, text)
+        if isinstance(quotient.left, cst.Name):
+            made = source.definition_statement(quotient.left)
+            if made is not None and not source.other_uses(quotient.left.value, quotient):
+                edit.remove(made[0])
+        yield from case.change(edit, "softmax", title, Tier.EXACT)
+
+
+def _shifted(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
+    """A weight that is divided by its own sum later: a common factor changes nothing."""
+    above = source.parent(exp.node)
+    if not isinstance(above, cst.Assign) or not isinstance(above.targets[0].target, cst.Name):
+        return
+    name = above.targets[0].target.value
+    for use in source.other_uses(name, exp.node):
+        quotient = source.parent(use)
+        if not isinstance(quotient, cst.BinaryOperation) or quotient.left is not use:
+            continue
+        total = call_of(source, quotient.right, "sum")
+        if total is None or source.code(total.operand) != name:
+            continue
+        dim = total.argument(0, "dim", "axis")
+        operand = source.receiver(exp.operand)
+        most = f"{operand}.amax({source.code(dim)}, keepdim=True)" if dim else f"{operand}.max()"
+        text = exp.rebuilt("exp", f"{source.code(exp.operand)} - {most}")
+        if exp.namespace is None:
+            text = f"({source.code(exp.operand)} - {most}).exp()"
+        title = "subtract the largest exponent first; the division by the sum cancels it"
+        edit = Edit(source).replace(exp.node, text)
+        yield from case.change(edit, "shift_by_max", title, Tier.EXACT)
+        return
+
+
+def _softplus(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
+    """log(1 + exp(x)) and log1p(exp(x)) are softplus."""
+    for log in _logs_around(source, exp.node):
+        inner = log.operand
+        plus = binary(inner, cst.Add)
+        one_plus = plus is not None and (
+            (number_of(plus.left) == 1 and _is(source, plus.right, exp))
+            or (number_of(plus.right) == 1 and _is(source, plus.left, exp))
+        )
+        if (log.name == "log" and one_plus) or (log.name == "log1p" and _is(source, inner, exp)):
+            text = f"{source.functional()}.softplus({source.code(exp.operand)})"
+            title = "use `softplus`, which does not compute the exponential of a large number"
+            edit = Edit(source).replace(log.node, text)
+            yield from case.change(edit, "softplus", title, Tier.EXACT)
+
+
+def _logsumexp(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
+    for log in _logs_around(source, exp.node):
+        total = call_of(source, log.operand, "sum")
+        if (
+            log.name == "log"
+            and total is not None
+            and total.rest
+            and _is(source, total.operand, exp)
+        ):
+            text = total.rebuilt("logsumexp", source.code(exp.operand), namespace="torch")
+            title = "sum in log space: `logsumexp` does not overflow"
+            edit = Edit(source).replace(log.node, text)
+            yield from case.change(edit, "logsumexp", title, Tier.EXACT)
+
+
+def _sigmoid(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
+    """1 / (1 + exp(-x)) is sigmoid."""
+    for quotient in source.every(cst.BinaryOperation, _within(source, exp.node)):
+        if not isinstance(quotient.operator, cst.Divide) or number_of(quotient.left) != 1:
+            continue
+        plus = binary(quotient.right, cst.Add)
+        if plus is None or number_of(plus.left) != 1 or not _is(source, plus.right, exp):
+            continue
+        negated = exp.operand
+        if isinstance(negated, cst.UnaryOperation) and isinstance(negated.operator, cst.Minus):
+            text = f"torch.sigmoid({source.code(negated.expression)})"
+            edit = Edit(source).replace(quotient, text)
+            title = "use `sigmoid`, whose gradient is finite everywhere"
+            yield from case.change(edit, "sigmoid", title, Tier.EXACT)
+
+
+def _bounded(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
+    bound = "10" if case.dtype == "float16" else "20"
+    text = f"{source.receiver(exp.operand)}.clamp(max={bound})"
+    title = "bound the exponent before it overflows"
+    edit = Edit(source).replace(exp.operand, text)
+    yield from case.change(edit, "clamp_exponent", title, Tier.GUARD)
+
+
+def _within(source: Source, node: cst.CSTNode) -> cst.CSTNode | None:
+    scope = source.scope(node)
+    return None if scope is source.module else scope
+
+
+def _logs_around(source: Source, node: cst.CSTNode) -> list[Fn]:
+    calls = source.every(cst.Call, _within(source, node))
+    found = [fn(source, call) for call in calls]
+    return [f for f in found if f is not None and f.name in ("log", "log1p")]
+
+
+def _is(source: Source, node: Expression, exp: Fn) -> bool:
+    """Whether an expression is this very exponential, itself or through a variable."""
+    found = call_of(source, node, "exp")
+    return found is not None and found.node is exp.node
+
+
+def _written_between(source: Source, name: cst.Name) -> bool:
+    """`weights[banned] = 0` between the exponential and the quotient."""
+    targets = [t.target for t in source.every(cst.AssignTarget, _within(source, name))]
+    return any(isinstance(t, cst.Subscript) and source.code(t.value) == name.value for t in targets)

@@ -1,0 +1,218 @@
+"""Logarithms of what was rounded to 0: taken in log space, or kept away from 0."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from whynan.repair.calls import Fn, call_of, fn, number_of, one_minus
+from whynan.repair.case import Candidate, Case, Tier
+from whynan.repair.edit import Edit
+from whynan.repair.rewrites.amounts import floor, is_count, margin
+from whynan.repair.source import Expression, Source
+
+VIEWS = frozenset(
+    {"gather", "squeeze", "unsqueeze", "view", "reshape", "flatten", "index_select", "select", "max",
+     "amax", "transpose", "permute", "t", "diagonal", "expand"}
+)  # fmt: skip
+LOGS = ("log", "log2", "log10", "log1p")
+
+
+def propose(case: Case) -> Iterator[Candidate]:
+    log = fn(case.source, case.node) if case.source else None
+    if case.source is None or log is None or case.forward_op not in (*LOGS, "logit", "special_entr", "xlogy", "_ctc_loss", "ctc_loss"):  # fmt: skip
+        return
+    if case.mechanism not in ("log_nonpositive", "gradient_singularity"):
+        return
+    if log.name == "log":
+        yield from _log_space(case, case.source, log)
+    if log.name in LOGS:
+        yield from _floored(case, case.source, log)
+    elif log.name == "logit" and log.argument(0, "eps") is None:
+        inside = (
+            log.rebuilt("logit", case.source.code(log.operand)).removesuffix(")") + ", eps=1e-6)"
+        )
+        title = "keep the probability away from 0 and 1: `logit` has an eps for it"
+        yield from case.change(
+            Edit(case.source).replace(log.node, inside.replace("(, ", "(")),
+            "logit_eps",
+            title,
+            Tier.GUARD,
+        )
+    elif log.name in ("entr", "xlogy"):
+        yield from _floored(case, case.source, log)
+    elif log.name == "ctc_loss" and log.argument(9, "zero_infinity") is None:
+        text = case.source.code(log.node).removesuffix(")").rstrip(", \n") + ", zero_infinity=True)"
+        title = "let `ctc_loss` give 0 for targets that no alignment can produce"
+        edit = Edit(case.source).replace(log.node, text)
+        yield from case.change(edit, "zero_infinity", title, Tier.GUARD)
+
+
+def _log_space(case: Case, source: Source, log: Fn) -> Iterator[Candidate]:
+    """Exact forms, for what the recording shows under the logarithm."""
+    before = case.before
+    inner = log.operand
+    if "_softmax" in before or case.origin.derived:
+        yield from _of_softmax(case, source, log)
+    if "sigmoid" in before or case.origin.derived:
+        yield from _of_sigmoid(case, source, log)
+    if any("det" in name for name in before):
+        det = call_of(source, inner, "det")
+        if det is not None:
+            text = f"torch.logdet({source.code(det.operand)})"
+            title = "take the logarithm of the determinant without computing the determinant"
+            edit = _in_place_of(source, log, inner, text)
+            yield from case.change(edit, "logdet", title, Tier.EXACT)
+    if "exp" in before:
+        total = call_of(source, inner, "sum")
+        exp = call_of(source, total.operand, "exp") if total is not None else None
+        if total is not None and exp is not None and total.rest:
+            text = total.rebuilt("logsumexp", source.receiver(exp.operand), namespace="torch")
+            title = "sum in log space: `logsumexp` neither overflows nor rounds to 0"
+            edit = _in_place_of(source, log, inner, text)
+            yield from case.change(edit, "logsumexp", title, Tier.EXACT)
+    yield from _of_complement(case, source, log)
+
+
+def _of_softmax(case: Case, source: Source, log: Fn) -> Iterator[Candidate]:
+    """log(softmax(x)), also with a choice of elements in between: log_softmax commutes with it."""
+    bottom = _below_views(source, log.operand)
+    seen = source.definition(bottom)
+    text = _log_softmax(case, source, bottom) or (
+        _log_softmax(case, source, seen) if seen else None
+    )
+    if text is None:
+        return
+    title = "take the logarithm before the small values are rounded away"
+    if bottom is log.operand:
+        edit = _in_place_of(source, log, bottom, text)
+    else:
+        inner = log.operand.deep_replace(bottom, cst.parse_expression(text))
+        edit = _in_place_of(source, log, bottom, source.code(inner))
+    yield from case.change(edit, "log_softmax", title, Tier.EXACT)
+
+
+def _below_views(source: Source, node: Expression) -> Expression:
+    """Past operations that only choose or rearrange elements, or keep their order."""
+    while True:
+        if isinstance(node, cst.Subscript) or (
+            isinstance(node, cst.Attribute) and node.attr.value in ("values", "T", "mT")
+        ):
+            node = node.value
+        else:
+            call = fn(source, node)
+            if call is None or call.namespace is not None or call.name not in VIEWS:
+                return node
+            node = call.operand
+
+
+def _log_softmax(case: Case, source: Source, node: Expression) -> str | None:
+    call = fn(source, node)
+    if call is not None and call.name == "softmax":
+        return call.rebuilt("log_softmax", _again(source, call))
+    recorded = case.upstream_expression("_softmax")  # of a module: `self.softmax(x)`
+    if recorded is None or not isinstance(node, cst.Call) or len(node.args) != 1:
+        return None
+    where, made, op = recorded
+    if where.path != source.path or where.start(made) != source.start(node):
+        return None
+    dim = op.scalars.get("dim")
+    return f"{source.functional()}.log_softmax({source.code(node.args[0].value)}, dim={dim})"
+
+
+def _of_sigmoid(case: Case, source: Source, log: Fn) -> Iterator[Candidate]:
+    functional = source.functional()
+    plain = call_of(source, log.operand, "sigmoid")
+    rest = one_minus(log.operand) or one_minus(source.definition(log.operand))
+    complement = call_of(source, rest, "sigmoid") if rest is not None else None
+    title = "take the logarithm of the sigmoid from its logit, where nothing is rounded to 0"
+    if plain is not None:
+        text = f"{functional}.logsigmoid({source.code(plain.operand)})"
+    elif complement is not None:
+        text = f"{functional}.logsigmoid(-{source.receiver(complement.operand)})"
+    else:
+        return
+    edit = _in_place_of(source, log, log.operand, text)
+    yield from case.change(edit, "logsigmoid", title, Tier.EXACT)
+
+
+def _of_complement(case: Case, source: Source, log: Fn) -> Iterator[Candidate]:
+    """log(1 - (1 - exp(u))) is u."""
+    rest = one_minus(log.operand)
+    if rest is None:
+        return
+    inner = one_minus(rest) or one_minus(source.definition(rest))
+    exp = fn(source, inner)
+    if exp is not None and exp.name == "exp":
+        title = "the logarithm undoes the exponential: use the exponent itself"
+        edit = Edit(source).replace(log.node, source.code(exp.operand))
+        yield from case.change(edit, "cancel_log_exp", title, Tier.EXACT)
+
+
+def _again(source: Source, call: Fn) -> str:
+    """The operand's text, with parentheses where a method follows."""
+    return source.receiver(call.operand) if call.namespace is None else source.code(call.operand)
+
+
+def _in_place_of(source: Source, log: Fn, inner: Expression, text: str) -> Edit:
+    """Put `text` for the logarithm; a variable that only the logarithm read goes."""
+    edit = Edit(source).replace(log.node, text)
+    made = source.definition_statement(inner)
+    if made is not None and isinstance(inner, cst.Name):
+        line = made[0]
+        unused = not source.other_uses(inner.value, log.node)
+        alone = len(source.bindings(inner.value, source.scope(inner))) == 1
+        if unused and alone:
+            edit.remove(line)
+    return edit
+
+
+def _floored(case: Case, source: Source, log: Fn) -> Iterator[Candidate]:
+    """Guards: the argument is kept above the singular point."""
+    operand, argument = case.culprit, log.operand
+    if log.name == "xlogy" and log.rest:
+        argument = log.rest[0].value
+    if log.name == "log" and is_count(operand):
+        bound, title = "1", "count at least 1 before taking the logarithm"
+    elif log.name == "log1p":
+        bound = f"-1 + {margin(case.dtype)}"
+        title = "keep the argument of `log1p` above -1"
+    else:
+        bound = floor(case.dtype)
+        title = f"keep the argument of `{log.name}` above 0"
+    again = _raised_clamp(source, argument, bound)
+    if again is not None:
+        yield from case.change(again, "clamp_argument", title, Tier.GUARD)
+        return
+    if log.name != "log1p" and operand is not None and (operand.value or 0) < 0:
+        everywhere = _constrained(source, log, argument, "1e-3")
+        if everywhere is not None:
+            title = "keep this value positive wherever the function uses it"
+            yield from case.change(everywhere, "clamp_variable", title, Tier.GUARD)
+            return
+    clamp = "clamp_" if log.inplace else "clamp"
+    edit = Edit(source).replace(argument, f"{source.receiver(argument)}.{clamp}(min={bound})")
+    yield from case.change(edit, "clamp_argument", title, Tier.GUARD)
+
+
+def _constrained(source: Source, log: Fn, argument: Expression, bound: str) -> Edit | None:
+    """A negative variable with other uses is bounded once, before the first of them."""
+    line = source.statement(log.node)
+    if not isinstance(argument, cst.Name) or line is None or log.inplace:
+        return None
+    uses = source.other_uses(argument.value, log.node)
+    if not uses or min(map(source.start, uses)) < source.start(line):
+        return None
+    name = argument.value
+    return Edit(source).before(line, f"{name} = {name}.clamp(min={bound})")
+
+
+def _raised_clamp(source: Source, argument: Expression, bound: str) -> Edit | None:
+    """A clamp that is already there, with too low a bound, is raised."""
+    clamp = call_of(source, argument, "clamp", "clamp_min", "relu")
+    low = clamp.argument(0, "min") if clamp is not None else None
+    lowest = number_of(low)
+    if low is None or lowest is None or lowest > 0:
+        return None
+    return Edit(source).replace(low, bound)

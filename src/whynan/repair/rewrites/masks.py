@@ -1,0 +1,157 @@
+"""Masks written with infinities: a finite mask, a guarded row, a count that is never 0."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from whynan.repair.calls import binary, call_of, fn, is_infinity, one_minus
+from whynan.repair.case import Candidate, Case, Tier
+from whynan.repair.edit import Edit
+from whynan.repair.source import Expression, Source
+
+MASKED = ("all_masked_softmax", "inf_minus_inf", "zero_times_inf", "inf_over_inf")
+FINITE = "mask with the smallest finite number, so that a row of nothing else stays defined"
+
+
+def propose(case: Case) -> Iterator[Candidate]:
+    source, node = case.source, case.node
+    if source is None or node is None:
+        return
+    logsumexp = case.mechanism == "gradient_singularity" and case.forward_op == "logsumexp"
+    if case.mechanism in MASKED or logsumexp:
+        yield from _written_by_product(case, source, node)
+        yield from _guarded_padding(case, source, node)
+        yield from _finite_fill(case, source, node)
+        yield from _finite_share(case, source, node)
+        yield from _finite_constant(case)
+        yield from _finite_scores(case, source, node)
+    elif case.mechanism == "empty_reduction":
+        yield from _guarded_mean(case, source, node)
+        yield from _population_std(case, source, node)
+
+
+def _written_by_product(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:
+    """(1 - keep) * -inf is NaN where keep is 1."""
+    product = binary(node, cst.Multiply)
+    if product is None:
+        return
+    for mask, infinity in ((product.left, product.right), (product.right, product.left)):
+        if not is_infinity(source, infinity):
+            continue
+        keep = one_minus(mask)
+        name, test = (keep, "== 0") if keep is not None else (mask, "!= 0")
+        text = f"torch.zeros_like({source.code(name)}).masked_fill({source.receiver(name)} {test}, {source.code(infinity)})"
+        title = "write the infinity with `masked_fill`: 0 times inf is NaN"
+        edit = Edit(source).replace(node, text)
+        yield from case.change(edit, "masked_fill", title, Tier.EXACT)
+
+
+def _guarded_padding(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:
+    """A sequence that is all padding may look at its padding: nobody reads the result."""
+    if not isinstance(node, cst.Call):
+        return
+    for arg in node.args:
+        if arg.keyword is not None and arg.keyword.value == "key_padding_mask":
+            mask = source.receiver(arg.value)
+            text = f"{mask} & ~{mask}.all(dim=1, keepdim=True)"
+            title = "leave a sequence of nothing but padding unmasked; its result is not used"
+            edit = Edit(source).replace(arg.value, text)
+            yield from case.change(edit, "guard_mask", title, Tier.GUARD)
+
+
+def _scores(source: Source, node: Expression) -> Expression | None:
+    """What the softmax is taken of."""
+    call = fn(source, node)
+    if call is not None and call.name in ("softmax", "log_softmax", "logsumexp", "cross_entropy"):
+        return call.operand
+    if isinstance(node, cst.Call) and node.args:  # a distribution, a method of the user's
+        named = [a.value for a in node.args if a.keyword and a.keyword.value == "logits"]
+        return named[0] if named else None
+    difference = binary(node, cst.Subtract)
+    return difference.left if difference is not None else None
+
+
+def _finite_fill(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:
+    """masked_fill(mask, -inf) right before the softmax."""
+    scores = _scores(source, node)
+    fill = call_of(source, scores, "masked_fill") if scores is not None else None
+    value = fill.argument(1, "value") if fill is not None else None
+    if fill is None or value is None or not is_infinity(source, value):
+        return
+    lowest = f"torch.finfo({source.receiver(fill.operand)}.dtype).min"
+    edit = Edit(source).replace(value, lowest)
+    yield from case.change(edit, "finite_fill", FINITE, Tier.GUARD)
+
+
+def _finite_constant(case: Case) -> Iterator[Candidate]:
+    """NEG_INF = float("-inf") at the top of a file."""
+    finite = "-1e4" if case.dtype == "float16" else "-1e30"
+    for source in case.files():
+        for assign in source.every(cst.Assign):
+            negative = "-" in source.code(assign.value)
+            if (
+                source.scope(assign) is source.module
+                and negative
+                and is_infinity(source, assign.value)
+            ):
+                edit = Edit(source).replace(assign.value, finite)
+                title = "let the impossible be very unlikely: a finite number where -inf stands"
+                yield from case.change(edit, "finite_constant", title, Tier.GUARD)
+
+
+def _finite_scores(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:
+    """Whoever wrote the -inf: bounded where the softmax reads it."""
+    scores = _scores(source, node)
+    if scores is None or source.definition(scores) is node:
+        return
+    receiver = source.receiver(scores)
+    simple = isinstance(scores, (cst.Name, cst.Attribute))
+    bound = f"torch.finfo({receiver}.dtype).min" if simple else "-1e30"
+    edit = Edit(source).replace(scores, f"{receiver}.clamp(min={bound})")
+    yield from case.change(edit, "finite_scores", FINITE, Tier.GUARD)
+
+
+def _finite_share(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:
+    """x / x.sum() where x holds infinities: they take no share."""
+    quotient, line = binary(node, cst.Divide), source.statement(node)
+    if quotient is None or line is None or not isinstance(quotient.left, cst.Name):
+        return
+    total = call_of(source, quotient.right, "sum")
+    name = quotient.left.value
+    if (
+        case.mechanism == "inf_over_inf"
+        and total is not None
+        and source.code(total.operand) == name
+    ):
+        edit = Edit(source).before(line, f"{name} = {name}.masked_fill(torch.isinf({name}), 0.0)")
+        title = "give infinite entries no share: inf over inf is NaN"
+        yield from case.change(edit, "finite_share", title, Tier.GUARD)
+
+
+def _guarded_mean(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:
+    mean = fn(source, node)
+    if mean is None or mean.name != "mean" or mean.rest:
+        return
+    operand = source.receiver(mean.operand)
+    text = f"{operand}.sum() / max({operand}.numel(), 1)"
+    title = "let the mean of nothing be 0, with a count of at least 1"
+    edit = Edit(source).replace(node, text)
+    yield from case.change(edit, "guard_count", title, Tier.GUARD)
+
+
+def _population_std(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:
+    spread = fn(source, node)
+    if spread is None or spread.name not in ("std", "var"):
+        return
+    if any(a.keyword and a.keyword.value in ("correction", "unbiased") for a in spread.rest):
+        return
+    rest = ", ".join([*(source.code(a).rstrip(", ") for a in spread.rest), "correction=0"])
+    operand = source.receiver(spread.operand)
+    text = f"{operand}.{spread.name}({rest})" if spread.namespace is None else (
+        f"{spread.namespace}.{spread.name}({operand}, {rest})"
+    )  # fmt: skip
+    title = "divide by n, not by n - 1, which is 0 for a single value"
+    edit = Edit(source).replace(node, text)
+    yield from case.change(edit, "population_std", title, Tier.GUARD)

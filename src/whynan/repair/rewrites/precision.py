@@ -1,0 +1,121 @@
+"""Overflow of a narrow type: the sum that overflows in float32, or bfloat16 for the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from whynan.repair.calls import binary, fn
+from whynan.repair.case import Candidate, Case, Tier
+from whynan.repair.edit import Edit
+from whynan.repair.source import Expression, Source
+
+HALVES = {
+    "torch.float16": "torch.bfloat16", "torch.half": "torch.bfloat16", "float16": "bfloat16",
+    '"float16"': '"bfloat16"',
+}  # fmt: skip
+
+
+def propose(case: Case) -> Iterator[Candidate]:
+    source, node = case.source, case.node
+    in_step = case.origin.phase == "optimizer"
+    narrow = "float16" in (case.dtype, *(o.stats.dtype for o in case.origin.inputs if o.stats))
+    if case.mechanism == "overflow" and source is not None and node is not None:
+        if narrow:
+            yield from _scaled_first(case, source, node)
+            yield from _wider(case, source, node, "float")
+        elif in_step and case.dtype == "float32":  # a sum of squares, as for a norm
+            yield from _wider(case, source, node, "double")
+    if (
+        narrow
+        and not in_step
+        and case.mechanism in ("overflow", "division_by_zero", "inf_minus_inf")
+    ):
+        for file in case.files():
+            yield from _in_bfloat16(case, file)
+
+
+def _scaled_first(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:
+    """scores = q @ k.T, then scores / scale: dividing q first stays in range."""
+    product = binary(node, cst.MatrixMultiply)
+    above = source.parent(node)
+    if product is None or not isinstance(above, cst.Assign):
+        return
+    name = source.code(above.targets[0].target)
+    for quotient in source.every(cst.BinaryOperation, source.scope(node)):
+        line = source.statement(quotient)
+        scaled = isinstance(quotient.operator, cst.Divide) and source.code(quotient.left) == name
+        if not scaled or line is None or source.start(quotient) < source.start(node):
+            continue
+        text = f"({source.code(product.left)} / {source.code(quotient.right)}) @ {source.code(product.right)}"
+        edit = Edit(source).replace(node, text)
+        whole = source.parent(quotient)
+        if isinstance(whole, cst.Assign) and source.code(whole.targets[0].target) == name:
+            edit.remove(line)
+        else:
+            edit.replace(quotient, name)
+        title = "scale before the product, not after it: the sum then stays in range"
+        yield from case.change(edit, "scale_first", title, Tier.EXACT)
+        return
+
+
+def _wider(case: Case, source: Source, node: Expression, cast: str) -> Iterator[Candidate]:
+    """The operation on a wider copy of its operand."""
+    call, power = fn(source, node), binary(node, cst.Power)
+    if call is not None and call.name not in ("half", "to", "float", "backward", "step"):
+        start = _first_of_chain(source, call.operand)
+    elif power is not None:
+        start = _first_of_chain(source, power.left)
+    else:
+        return
+    title = f"compute this part in {'float32' if cast == 'float' else 'float64'}"
+    kind = "cast_float32" if cast == "float" else "cast_float64"
+    wide = f"{source.receiver(start)}.{cast}()"
+    yield from case.change(Edit(source).replace(start, wide), kind, title, Tier.EXACT)
+    back = _result(source, node)
+    if back is not None:
+        edit = Edit(source).replace(start, wide)
+        edit.replace(back, f"({source.code(back)}).to({source.receiver(start)}.dtype)")
+        title += " and give the result back in the type of the input"
+        yield from case.change(edit, kind, title, Tier.EXACT)
+
+
+def _result(source: Source, node: Expression) -> Expression | None:
+    """What the function returns, if that is made of the variable the node was given to."""
+    line = source.statement(node)
+    above = line.body[0] if line is not None else None
+    if not isinstance(above, cst.Assign) or not isinstance(above.targets[0].target, cst.Name):
+        return None
+    uses = source.other_uses(above.targets[0].target.value, node)
+    for use in uses:
+        returns = [a for a in source.ancestors(use) if isinstance(a, cst.Return)]
+        if returns and returns[0].value is not None and not isinstance(returns[0].value, cst.Tuple):
+            return returns[0].value
+    return None
+
+
+def _first_of_chain(source: Source, node: Expression) -> Expression:
+    """`f` of `f.abs().sum()`: the whole chain then runs in the wider type."""
+    call = fn(source, node)
+    while call is not None and call.namespace is None:
+        node = call.operand
+        call = fn(source, node)
+    return node
+
+
+def _in_bfloat16(case: Case, source: Source) -> Iterator[Candidate]:
+    """Every float16 of the file becomes bfloat16, which has float32's range."""
+    edit, found = Edit(source), 0
+    for node in source.every(cst.Attribute):
+        if source.code(node) in HALVES:
+            edit.replace(node, HALVES[source.code(node)])
+            found += 1
+    for call in source.every(cst.Call):
+        func = call.func
+        if isinstance(func, cst.Attribute) and func.attr.value == "half" and not call.args:
+            edit.replace(func.attr, "bfloat16")
+            found += 1
+    if found:
+        title = "use bfloat16, which has the range of float32"
+        yield from case.change(edit, "bfloat16", title, Tier.GUARD)

@@ -1,0 +1,138 @@
+"""Roots whose slope at 0 is infinite, and roots of what rounding made negative."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from whynan.repair.calls import Fn, binary, call_of, fn, number_of
+from whynan.repair.case import Candidate, Case, Tier
+from whynan.repair.edit import Edit
+from whynan.repair.rewrites.amounts import floor
+from whynan.repair.source import Expression, Source
+
+
+def propose(case: Case) -> Iterator[Candidate]:
+    source = case.source
+    if source is None or case.mechanism not in ("gradient_singularity", "sqrt_negative"):
+        return
+    root = fn(source, case.node)
+    if root is None or root.name not in ("sqrt", "rsqrt"):
+        return
+    if case.mechanism == "gradient_singularity" and root.name == "sqrt":
+        yield from _norm(case, source, root)
+    if case.mechanism == "sqrt_negative":
+        yield from _distance(case, source, root)
+    if not _chosen_by_where(source, root):
+        yield from _inside(case, source, root)
+
+
+def squared(source: Source, node: Expression | None) -> Expression | None:
+    """`x` of `x ** 2`, `x.pow(2)`, `x.square()`, `x * x`."""
+    for seen in (node, source.definition(node) if node is not None else None):
+        power = binary(seen, cst.Power)
+        if power is not None and number_of(power.right) == 2:
+            return power.left
+        product = binary(seen, cst.Multiply)
+        if product is not None and source.same(product.left, product.right):
+            return product.left
+        call = fn(source, seen)
+        if call is not None and call.name == "square":
+            return call.operand
+        if call is not None and call.name == "pow" and number_of(call.argument(0, "exponent")) == 2:
+            return call.operand
+    return None
+
+
+def _norm(case: Case, source: Source, root: Fn) -> Iterator[Candidate]:
+    """sqrt(sum of squares) is a norm, whose slope at 0 is 0."""
+    total = call_of(source, root.operand, "sum")
+    inner = squared(source, total.operand) if total is not None else None
+    if total is None or inner is None:
+        return
+    text = _norm_of(source, inner, total)
+    if text is None:
+        return
+    title = "use a norm: its slope at 0 is defined"
+    edit = Edit(source).replace(root.node, text)
+    made = source.definition_statement(root.operand)
+    named = root.operand.value if isinstance(root.operand, cst.Name) else None
+    if made is not None and named and not source.other_uses(named, root.node):
+        edit.remove(made[0])
+    yield from case.change(edit, "vector_norm", title, Tier.EXACT)
+
+
+def _norm_of(source: Source, inner: Expression, total: Fn) -> str | None:
+    plain = [a for a in total.rest if a.keyword is None]
+    if len(plain) > 2:
+        return None
+    parts = [source.code(inner)]
+    parts += [
+        f"{k}={source.code(a.value)}" for k, a in zip(("dim", "keepdim"), plain, strict=False)
+    ]
+    parts += [
+        f"{a.keyword.value.replace('axis', 'dim')}={source.code(a.value)}"
+        for a in total.rest
+        if a.keyword is not None
+    ]
+    return f"torch.linalg.vector_norm({', '.join(parts)})"
+
+
+def _distance(case: Case, source: Source, root: Fn) -> Iterator[Candidate]:
+    """aa + bb - 2 * a @ b.T: the distance computed from differences does not cancel."""
+    minus = binary(root.operand, cst.Subtract)
+    plus = binary(minus.left, cst.Add) if minus is not None else None
+    product = _doubled_product(source, minus.right) if minus is not None else None
+    if plus is None or product is None:
+        return
+    rows, columns = product
+    squares = [squared(source, t.operand) if (t := call_of(source, part, "sum")) else None
+               for part in (plus.left, plus.right)]  # fmt: skip
+    names = {source.code(s) for s in squares if s is not None}
+    if names == {rows, columns} or (len(names) == 1 and rows == columns and rows in names):
+        text = f'torch.cdist({rows}, {columns}, compute_mode="donot_use_mm_for_euclid_dist")'
+        title = "compute the distances from differences, which do not cancel"
+        edit = Edit(source).replace(root.node, text)
+        yield from case.change(edit, "cdist", title, Tier.EXACT)
+
+
+def _doubled_product(source: Source, node: Expression) -> tuple[str, str] | None:
+    """(a, b) of `2 * a @ b.T` or `2 * (a @ b.T)`."""
+    matmul = binary(node, cst.MatrixMultiply)
+    doubled = (
+        binary(matmul.left, cst.Multiply) if matmul is not None else binary(node, cst.Multiply)
+    )
+    if doubled is None or number_of(doubled.left) != 2:
+        return None
+    left = doubled.right
+    if matmul is None:
+        matmul = binary(left, cst.MatrixMultiply)
+        if matmul is None:
+            return None
+        left = matmul.left
+    right = source.code(matmul.right)
+    for ending in (".T", ".t()", ".mT"):
+        if right.endswith(ending):
+            return source.code(left), right.removesuffix(ending)
+    return None
+
+
+def _inside(case: Case, source: Source, root: Fn) -> Iterator[Candidate]:
+    eps = floor(case.dtype)
+    if case.mechanism == "sqrt_negative":
+        text = f"{source.receiver(root.operand)}.clamp(min={eps})"
+        title = "keep what rounding made negative at a small positive value"
+        edit = Edit(source).replace(root.operand, text)
+        yield from case.change(edit, "clamp_argument", title, Tier.GUARD)
+        return
+    operand = source.code(root.operand)
+    text = f"{operand} + {eps}" if root.namespace is not None else f"({operand} + {eps})"
+    title = "add a small number inside the root, where its slope is still finite"
+    edit = Edit(source).replace(root.operand, text)
+    yield from case.change(edit, "eps_inside", title, Tier.GUARD)
+
+
+def _chosen_by_where(source: Source, root: Fn) -> bool:
+    above = [fn(source, a) for a in source.ancestors(root.node) if isinstance(a, cst.Call)]
+    return any(a is not None and a.name == "where" for a in above)

@@ -1,0 +1,184 @@
+"""Changes to the training itself: optimizer eps, clipping, learning rate, initialisation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from whynan.repair.calls import number_of
+from whynan.repair.case import Candidate, Case, Tier
+from whynan.repair.edit import Edit
+from whynan.repair.source import Source
+
+OPTIMIZERS = frozenset(
+    {"SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam", "LBFGS",
+     "ASGD", "Rprop"}
+)  # fmt: skip
+# An update squares the gradient: that overflows whatever the rate.
+SQUARES = frozenset({"addcmul", "norm", "linalg_vector_norm", "pow", "_fused_adam", "_fused_adamw"})
+TRAINABLE = ("overflow", "log_nonpositive", "invalid_domain", "sqrt_negative")
+
+
+def propose(case: Case) -> Iterator[Candidate]:
+    in_step = case.origin.phase == "optimizer"
+    for source in case.files():
+        for call in _optimizers(source):
+            if in_step and case.mechanism == "division_by_zero":
+                yield from _eps(case, source, call)
+            if in_step and case.mechanism == "sqrt_negative":
+                yield from _uncentered(case, source, call)
+    if case.mechanism not in TRAINABLE or case.origin.phase in ("data", "init"):
+        return
+    for source in case.files():
+        yield from _initialised(case, source)
+        if in_step:
+            yield from _less_decay(case, source)
+        for call in _optimizers(source):
+            # Before the first update neither rate nor clipping has had a say; L-BFGS, which
+            # evaluates several times in one step, is the exception.
+            if in_step:
+                slower = case.origin.name not in SQUARES
+            else:
+                slower = case.origin.step > 0 or _name(call) == "LBFGS"
+            if slower:
+                yield from _slower(case, source, call)
+            if slower or in_step:
+                yield from _clipped(case, source, call)
+
+
+def _optimizers(source: Source) -> list[cst.Call]:
+    return [c for c in source.every(cst.Call) if _name(c) in OPTIMIZERS]
+
+
+def _name(call: cst.Call) -> str:
+    func = call.func
+    return func.attr.value if isinstance(func, cst.Attribute) else getattr(func, "value", "")
+
+
+def _keyword(call: cst.Call, name: str) -> cst.Arg | None:
+    return next((a for a in call.args if a.keyword and a.keyword.value == name), None)
+
+
+def _with_keyword(source: Source, call: cst.Call, name: str, value: str) -> Edit:
+    given = _keyword(call, name)
+    if given is not None:
+        return Edit(source).replace(given.value, value)
+    text = source.code(call).removesuffix(")").rstrip(", \n")
+    return Edit(source).replace(call, f"{text}, {name}={value})")
+
+
+def _eps(case: Case, source: Source, call: cst.Call) -> Iterator[Candidate]:
+    half = case.dtype == "float16"
+    eps = "1e-4" if half else "1e-8"
+    why = "that float16 can hold" if half else "above 0"
+    edit = _with_keyword(source, call, "eps", eps)
+    yield from case.change(edit, "optimizer_eps", f"give the optimizer an eps {why}", Tier.GUARD)
+
+
+def _uncentered(case: Case, source: Source, call: cst.Call) -> Iterator[Candidate]:
+    if _keyword(call, "centered") is not None:
+        edit = _with_keyword(source, call, "centered", "False")
+        title = "use the plain second moment: the centered one cancels to below 0"
+        yield from case.change(edit, "uncentered", title, Tier.GUARD)
+
+
+def _slower(case: Case, source: Source, call: cst.Call) -> Iterator[Candidate]:
+    given = _keyword(call, "lr")
+    if given is None:
+        return
+    rate = _default_of(source, given.value) or given.value
+    value = number_of(rate)
+    for factor, words in ((0.1, "a tenth"), (0.01, "a hundredth")):
+        text = f"{factor} * {source.receiver(rate)}" if value is None else _short(value * factor)
+        title = f"lower the learning rate to {words}"
+        edit = Edit(source).replace(rate, text)
+        yield from case.change(edit, "lower_lr", title, Tier.TRAINING)
+
+
+def _default_of(source: Source, node: cst.BaseExpression) -> cst.BaseExpression | None:
+    """The number that a function's parameter has unless a caller gives another."""
+    if not isinstance(node, cst.Name):
+        return None
+    bindings = source.bindings(node.value, source.scope(node))
+    above = source.parent(bindings[0]) if len(bindings) == 1 else None
+    if isinstance(above, cst.Param) and number_of(above.default) is not None:
+        return above.default
+    return None
+
+
+def _short(value: float) -> str:
+    """1e-5 as people write it, not 1e-05."""
+    return f"{value:g}".replace("e-0", "e-")
+
+
+def _less_decay(case: Case, source: Source) -> Iterator[Candidate]:
+    """A weight decay that more than undoes a step makes the weight grow."""
+    given = [a.value for c in _optimizers(source) if (a := _keyword(c, "weight_decay"))]
+    given += [
+        e.value
+        for e in source.every(cst.DictElement)
+        if source.code(e.key).strip("'\"") == "weight_decay"
+    ]
+    for node in given:
+        value = number_of(node)
+        if value is not None and value >= 1:
+            edit = Edit(source).replace(node, _short(value * 0.001))
+            title = "lower the weight decay: times the learning rate it must stay below 1"
+            yield from case.change(edit, "lower_weight_decay", title, Tier.TRAINING)
+
+
+def _clipped(case: Case, source: Source, call: cst.Call) -> Iterator[Candidate]:
+    """clip_grad_norm_ right before `optimizer.step()`."""
+    parameters = call.args[0].value if call.args else None
+    above = source.parent(call)
+    if parameters is None or not isinstance(above, cst.Assign):
+        return
+    optimizer = source.code(above.targets[0].target)
+    what = source.code(parameters)
+    clips = "clip_grad" in source.text
+    for line in source.every(cst.SimpleStatementLine):
+        if source.code(line).split("#")[0].strip() != f"{optimizer}.step()":
+            continue
+        if source.scope(line) is not source.scope(call) and not what.startswith("self."):
+            continue
+        if not clips:
+            title = "clip the norm of the gradients before the step"
+            clip = f"torch.nn.utils.clip_grad_norm_({what}, max_norm=1.0)"
+            yield from case.change(Edit(source).before(line, clip), "clip_grad_norm", title, Tier.TRAINING)  # fmt: skip
+        if case.origin.phase != "optimizer":
+            return
+        title = "clip each gradient before the step: their norm itself would overflow"
+        clip = f"torch.nn.utils.clip_grad_value_({what}, clip_value=1.0)"
+        place = _first_clip(source, line) or line
+        yield from case.change(Edit(source).before(place, clip), "clip_grad_value", title, Tier.TRAINING)  # fmt: skip
+        return
+
+
+def _first_clip(source: Source, step: cst.SimpleStatementLine) -> cst.SimpleStatementLine | None:
+    block = source.parent(step)
+    lines = block.body if isinstance(block, cst.IndentedBlock) else ()
+    clips = [
+        s for s in lines if isinstance(s, cst.SimpleStatementLine) and "clip_grad" in source.code(s)
+    ]
+    return clips[0] if clips else None
+
+
+def _initialised(case: Case, source: Source) -> Iterator[Candidate]:
+    """A weight that was drawn far too large gets the initialisation of its fan-in."""
+    if not any(c.code == "bad_init" for c in case.anomaly.finding.causes):
+        return
+    edit, found = Edit(source), 0
+    for call in source.every(cst.Call):
+        name = _name(call)
+        home = source.code(call.func.value) if isinstance(call.func, cst.Attribute) else ""
+        drawn = home.endswith("init") and name in ("uniform_", "normal_", "constant_", "ones_", "trunc_normal_", "xavier_uniform_", "xavier_normal_", "orthogonal_")  # fmt: skip
+        if drawn and call.args and source.code(call.args[0].value).endswith("weight"):
+            text = (
+                f'{home}.kaiming_uniform_({source.code(call.args[0].value)}, nonlinearity="relu")'
+            )
+            edit.replace(call, text)
+            found += 1
+    if found:
+        title = "initialise the weights for their number of inputs"
+        yield from case.change(edit, "kaiming_init", title, Tier.TRAINING)

@@ -1,0 +1,137 @@
+"""Find a change that works: propose, run each in a fresh process, combine where needed."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from whynan.launch import Program
+from whynan.model import Diagnosis, Fix
+from whynan.repair.case import Candidate, Case, Tier
+from whynan.repair.patches import unified
+from whynan.repair.rewrites import propose
+from whynan.repair.trial import Ran, Trial
+from whynan.repair.verdict import Verdict, judge, steps_to_run
+
+ROUNDS = 3
+SECOND_TRIES = 4  # candidates for a fault that a first change uncovered
+LEAST_S = 5.0  # no trial is started with less time than this
+
+
+class Runner(Protocol):
+    """Runs a trial; the real one starts a fresh process."""
+
+    def __call__(self, trial: Trial, *, limit_s: float | None = None) -> Ran: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """One candidate and what became of it."""
+
+    candidate: Candidate
+    verdict: Verdict
+    seconds: float = 0.0
+
+    def as_fix(self, originals: Mapping[str, str]) -> Fix:
+        return Fix(
+            kind=self.candidate.kind,
+            title=self.candidate.title,
+            patch=unified(originals, self.candidate.texts),
+            verdict=self.verdict.verdict,
+            evidence=self.verdict.evidence,
+        )
+
+
+@dataclass
+class Search:
+    """One search; `found` is the first change that was verified."""
+
+    program: Program
+    before: Diagnosis
+    run: Runner
+    budget_s: float
+    tell: Callable[[Candidate, Verdict | None], None] = lambda candidate, verdict: None
+    tried: list[Tried] = field(default_factory=list)
+    found: Tried | None = None
+
+    def __post_init__(self) -> None:
+        self._deadline = time.monotonic() + self.budget_s
+        self._root = program_root(self.program)
+
+    def go(self) -> Search:
+        """Single changes first, then those that answer what a first change uncovered."""
+        level = propose(Case(self.before.anomalies[0], {}, self._root))
+        for round_ in range(1, ROUNDS + 1):
+            uncovered = self._all_of(level)
+            if self.found is not None or not uncovered:
+                break
+            level = []
+            for tried in uncovered if round_ < ROUNDS else ():
+                anomaly = tried.verdict.uncovered
+                assert anomaly is not None
+                case = Case(anomaly, tried.candidate.texts, self._root)
+                new = [c for c in propose(case) if c.kind != tried.candidate.kind or c.tier < 2]
+                level += [_combined(tried.candidate, c) for c in new[:SECOND_TRIES]]
+            level.sort(key=lambda c: c.tier)
+        return self
+
+    def fixes(self, originals: Mapping[str, str]) -> tuple[Fix, ...]:
+        """What was found comes first, then the others in the order of trying."""
+        rest = [t for t in self.tried if t is not self.found]
+        return tuple(t.as_fix(originals) for t in ([self.found] if self.found else []) + rest)
+
+    def _all_of(self, candidates: list[Candidate]) -> list[Tried]:
+        """Try them in order until one is verified; what uncovered another failure comes back."""
+        uncovered = []
+        for candidate in candidates:
+            left = self._deadline - time.monotonic()
+            if self.found is not None:
+                self._leave(candidate, "an earlier change was verified")
+            elif left < LEAST_S:
+                self._leave(candidate, f"the {self.budget_s:g} s for trying were used up")
+            else:
+                tried = self._try(candidate, left)
+                if tried.verdict.uncovered is not None:
+                    uncovered.append(tried)
+        return uncovered
+
+    def _try(self, candidate: Candidate, left_s: float) -> Tried:
+        self.tell(candidate, None)
+        trial = Trial(
+            program=self.program,
+            texts=candidate.texts,
+            max_steps=steps_to_run(self.before.anomalies[0].evidence.step),
+        )
+        ran = self.run(trial, limit_s=left_s)
+        verdict = judge(ran, self.before, exact=candidate.tier is Tier.EXACT)
+        tried = Tried(candidate=candidate, verdict=verdict, seconds=ran.seconds)
+        self.tried.append(tried)
+        if verdict.verdict == "verified":
+            self.found = tried
+        self.tell(candidate, verdict)
+        return tried
+
+    def _leave(self, candidate: Candidate, why: str) -> None:
+        verdict = Verdict(verdict="not_tried", evidence=f"not tried: {why}")
+        self.tried.append(Tried(candidate=candidate, verdict=verdict))
+
+
+def _combined(first: Candidate, second: Candidate) -> Candidate:
+    return replace(
+        second,
+        kind=f"{first.kind}+{second.kind}",
+        title=f"{first.title}; then {second.title}",
+        tier=Tier(max(first.tier, second.tier)),
+    )
+
+
+def program_root(program: Program) -> str:
+    """The folder whose files are the user's own: the script's, or the working directory."""
+    if program.is_module:
+        return os.getcwd()
+    script = os.path.dirname(os.path.abspath(program.target))
+    here = os.getcwd()
+    return here if os.path.commonpath([script, here]) == here else script

@@ -1,0 +1,126 @@
+"""Run a program in a fresh process under the tracer, with changed sources or one intervention."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from whynan.launch import Program
+from whynan.model import Diagnosis
+from whynan.repair.child import VARIABLE
+
+LAST_WORDS = 2000  # characters of a failed program's own errors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """What to run."""
+
+    program: Program
+    texts: Mapping[str, str] = field(default_factory=dict)  # path -> changed source
+    max_steps: int | None = None
+    intervention: str | None = None
+    save_batch: str | None = None  # where to write the failing batch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """What happened."""
+
+    diagnosis: Diagnosis | None  # None: it ended before anything could be written
+    code: int
+    seconds: float
+    timed_out: bool = False
+    errors: str = ""
+    applied: int | None = None  # how often an intervention had something to change
+
+    @property
+    def last_error(self) -> str:
+        """The last line of the program's own standard error: what it died of."""
+        lines = [line for line in self.errors.strip().splitlines() if line.strip()]
+        return lines[-1].strip() if lines else f"exit code {self.code}"
+
+
+def run(trial: Trial, *, limit_s: float | None = None, quiet: bool = True) -> Ran:
+    """Run it to its end or for `limit_s` seconds; `quiet` swallows what the program prints."""
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="whynan-") as folder:
+        result = Path(folder) / "diagnosis"
+        description = Path(folder) / "trial.json"
+        description.write_text(json.dumps(_describe(trial, result)), encoding="utf-8")
+        with open(Path(folder) / "errors", "w+", encoding="utf-8", errors="replace") as errors:
+            process = subprocess.Popen(
+                [sys.executable, *_interpreter_flags(), "-m", "whynan.repair.child"],
+                env={**os.environ, VARIABLE: str(description)},
+                stdin=subprocess.DEVNULL if quiet else None,
+                stdout=subprocess.DEVNULL if quiet else None,
+                stderr=errors if quiet else None,
+                start_new_session=quiet,  # so that its workers can be ended with it
+            )
+            timed_out = _wait(process, limit_s, alone=quiet)
+            text = _tail(errors)
+        found = pickle.loads(result.read_bytes()) if result.exists() else (None, None)
+    return Ran(
+        diagnosis=found[0],
+        applied=found[1],
+        code=process.returncode,
+        seconds=time.monotonic() - started,
+        timed_out=timed_out,
+        errors=text,
+    )
+
+
+def _describe(trial: Trial, result: Path) -> dict[str, object]:
+    return {
+        "target": trial.program.target,
+        "args": list(trial.program.args),
+        "is_module": trial.program.is_module,
+        "texts": dict(trial.texts),
+        "max_steps": trial.max_steps,
+        "intervention": trial.intervention,
+        "save_batch": trial.save_batch,
+        "result": str(result),
+    }
+
+
+def _interpreter_flags() -> list[str]:
+    """`-W`, `-O`, `-X` and the like, as this interpreter was given them."""
+    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # not in typeshed
+    return flags
+
+
+def _wait(process: subprocess.Popen[bytes], limit_s: float | None, *, alone: bool) -> bool:
+    try:
+        process.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        _end(process, alone)
+        return True
+    except BaseException:  # Ctrl-C
+        _end(process, alone)
+        raise
+    return False
+
+
+def _end(process: subprocess.Popen[bytes], alone: bool) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        if alone:
+            os.killpg(process.pid, signal.SIGKILL)  # the trial's own group
+        else:
+            process.kill()
+    process.wait()
+
+
+def _tail(errors: IO[str]) -> str:
+    errors.seek(0)
+    return errors.read()[-LAST_WORDS:]

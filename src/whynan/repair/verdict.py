@@ -1,0 +1,124 @@
+"""What happened when a changed program was run: verified, failed, and the evidence."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from whynan.model import Anomaly, Diagnosis, HistoryRow, number
+from whynan.repair.trial import Ran
+
+MARGIN_STEPS = 20
+LEAP = 1e9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """`uncovered` is the next anomaly, when the change got past the first one."""
+
+    verdict: Literal["verified", "failed", "not_tried"]
+    evidence: str
+    uncovered: Anomaly | None = None
+
+
+def steps_to_run(failed_at: int) -> int:
+    """Past the failing step by 20 more steps or as many again, whichever is more."""
+    return failed_at + 1 + max(MARGIN_STEPS, failed_at)
+
+
+def judge(ran: Ran, before: Diagnosis, *, exact: bool = False) -> Verdict:
+    """Compare the run of a changed program with the run that failed.
+
+    The same mathematics (`exact`) cannot hide a failure; a guard can, by a gradient of 0.
+    """
+    first = before.anomalies[0]
+    after = ran.diagnosis
+    if ran.timed_out:
+        return Verdict(verdict="failed", evidence=f"not finished within {ran.seconds:.0f} s")
+    if after is None:
+        return Verdict(verdict="failed", evidence=f"the changed program ended: {ran.last_error}")
+    if after.anomalies:
+        return _still_ill(after.anomalies[0], first, after)
+    if after.outcome == "crashed":
+        return Verdict(verdict="failed", evidence=f"the changed program raised {ran.last_error}")
+    if not exact and _stuck(after, first.origin.step):
+        text = f"every gradient is 0 from step {first.origin.step} on: the failure is only hidden"
+        return Verdict(verdict="failed", evidence=text)
+    leap = _leap(after, before)
+    if leap is not None:
+        text = f"the loss leaps to {number(leap)} at that step: the failure is only hidden"
+        return Verdict(verdict="failed", evidence=text)
+    return Verdict(verdict="verified", evidence=_proof(after, before))
+
+
+def _still_ill(now: Anomaly, first: Anomaly, after: Diagnosis) -> Verdict:
+    origin = now.origin
+    where = f"{origin.site.line}" if origin.site else "?"
+    text = f"step {origin.step}, line {where}: {now.finding.headline}"
+    if _same(now, first) or origin.step < first.origin.step:
+        return Verdict(verdict="failed", evidence=f"the failure is still there: {text}")
+    return Verdict(verdict="failed", evidence=f"another failure came up: {text}", uncovered=now)
+
+
+def _same(now: Anomaly, first: Anomaly) -> bool:
+    """The same operation on the same line, whose text or number the change may have moved."""
+    if (now.finding.mechanism, now.origin.op) != (first.finding.mechanism, first.origin.op):
+        return False
+    here, there = now.origin.site, first.origin.site
+    if here is None or there is None:
+        return here is there
+    if here.source != there.source and here.line != there.line:
+        return False
+    # A second fault may stand on the same line: then its expression was there from the start.
+    other = here.expression != there.expression and here.expression in there.source
+    return not (other and here.expression)
+
+
+def _stuck(after: Diagnosis, step: int) -> bool:
+    """From the failing step on nothing is learnt any more."""
+    later = [row.grad_max for row in after.history if row.step >= step]
+    earlier = [row.grad_max for row in after.history if row.step < step]
+    return bool(later) and all(g == 0 for g in later) and any(g for g in earlier)
+
+
+def _leap(after: Diagnosis, before: Diagnosis) -> float | None:
+    """A loss at the failing step that is finite only by name."""
+    if before.anomalies[0].origin.phase in ("backward", "optimizer"):
+        return None  # the loss was not what failed
+    step = before.anomalies[0].evidence.step
+    usual = [abs(r.loss) for r in before.history if r.loss is not None and math.isfinite(r.loss)]
+    here = next((r.loss for r in after.history if r.step == step and r.loss is not None), None)
+    return here if here is not None and abs(here) > LEAP * max([1.0, *usual]) else None
+
+
+def _proof(after: Diagnosis, before: Diagnosis) -> str:
+    step = before.anomalies[0].origin.step
+    parts = []
+    if after.steps:
+        parts.append(f"{after.steps} steps run, past step {step}, without harm")
+    else:
+        parts.append("run to its end without harm")
+    losses = {row.step: row.loss for row in after.history}
+    here = losses.get(before.anomalies[0].evidence.step)
+    if here is not None and math.isfinite(here):
+        parts.append(f"loss at that step {number(here)}")
+    moved = _moved(before.history, losses)
+    if moved is not None:
+        count, most = moved
+        earlier = "the loss before it" if count == 1 else f"the {count} losses before it"
+        parts.append(
+            f"{earlier} {'unchanged' if most == 0 else f'moved by at most {most:.0e} of their size'}"
+        )
+    return "; ".join(parts)
+
+
+def _moved(
+    history: tuple[HistoryRow, ...], after: dict[int, float | None]
+) -> tuple[int, float] | None:
+    """How far the losses that were finite before moved, relative to their size."""
+    pairs = [(row.loss, after.get(row.step)) for row in history]
+    known = [(a, b) for a, b in pairs if a is not None and b is not None and math.isfinite(a)]
+    if not known:
+        return None
+    return len(known), max(abs(a - b) / max(abs(a), 1e-12) for a, b in known)

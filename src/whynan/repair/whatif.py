@@ -1,0 +1,198 @@
+"""`whynan whatif`: the same program under one intervention at a time, and what the pattern says."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from whynan.errors import UsageError
+from whynan.launch import Program
+from whynan.model import Diagnosis, number
+from whynan.repair.search import Runner
+from whynan.repair.trial import Ran, Trial, run
+from whynan.repair.verdict import steps_to_run
+from whynan.report.json_report import strict
+
+EXPERIMENTS = {
+    "float64": "everything in float64",
+    "bfloat16": "bfloat16 for float16",
+    "clip": "gradients clipped at norm 1",
+    "lr_tenth": "learning rate x 0.1",
+    "lr_hundredth": "learning rate x 0.01",
+    "standardise": "inputs standardised",
+    "default_init": "default initialisation",
+    "half_batch": "half the batch",
+    "no_momentum": "no momentum",
+    "no_weight_decay": "no weight decay",
+    "same_batch": "the first batch repeated",
+}
+FLOAT32_MAX = 3.4e38
+LEAP = 1e12
+ENOUGH = 3  # experiments in vain before anything is read from them
+UNTOUCHED_STEPS = 30  # a healthy baseline is compared over this many steps
+HEAD = f"{'':<28}{'steps':>7}{'final loss':>13}  what happened"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One run."""
+
+    name: str
+    title: str
+    outcome: Literal["survives", "diverges", "dies", "crashes", "no effect", "too slow"]
+    steps: int = 0
+    final_loss: float | None = None
+    note: str = ""
+
+
+def row_of(name: str, title: str, ran: Ran) -> Row:
+    """What a run showed, in one line."""
+    after = ran.diagnosis
+    if ran.timed_out:
+        return Row(
+            name=name, title=title, outcome="too slow", note=f"not done in {ran.seconds:.0f} s"
+        )
+    if after is None:
+        return Row(name=name, title=title, outcome="crashes", note=ran.last_error)
+    if name != "baseline" and not ran.applied:
+        return Row(name=name, title=title, outcome="no effect")
+    losses = [r.loss for r in after.history if r.loss is not None and math.isfinite(r.loss)]
+    final = losses[-1] if losses else None
+    if after.anomalies:
+        origin = after.anomalies[0].origin
+        line = f"line {origin.site.line}: " if origin.site else ""
+        note = f"{line}{after.anomalies[0].finding.mechanism}"
+        return Row(
+            name=name, title=title, outcome="dies", steps=after.steps, final_loss=final, note=note
+        )
+    if after.outcome == "crashed":
+        return Row(
+            name=name, title=title, outcome="crashes", steps=after.steps, note=ran.last_error
+        )
+    outcome: Literal["survives", "diverges"] = "diverges" if _diverged(losses) else "survives"
+    return Row(name=name, title=title, outcome=outcome, steps=after.steps, final_loss=final)
+
+
+def _diverged(losses: list[float]) -> bool:
+    """Finite by name only: beyond float32, or far above where it has been."""
+    if not losses:
+        return False
+    return abs(losses[-1]) > min(FLOAT32_MAX, LEAP * max(1.0, min(map(abs, losses))))
+
+
+def reading(rows: Sequence[Row]) -> list[str]:
+    """What the pattern points to; the first sentence is the strongest."""
+    base = rows[0]
+    tried = {r.name: r for r in rows[1:] if r.outcome in ("survives", "diverges", "dies")}
+    alive = {name for name, r in tried.items() if r.outcome == "survives"}
+    if base.outcome != "dies":
+        return ["the program is healthy as it is; the rows only compare"]
+    if not tried:
+        return ["no experiment could be run; the table says why"]
+    if not alive and len(tried) < ENOUGH:
+        return ["too few experiments were run to say what it is"]
+    if not alive:
+        same = all(r.steps == base.steps for r in tried.values())
+        where = "at the same step " if same else ""
+        return [f"it dies {where}whatever is changed: look at the formula, or at the data"]
+    found = []
+    rates = alive & {"lr_tenth", "lr_hundredth", "clip"}
+    if alive == {"float64"}:
+        found.append("it survives in float64 only: precision or range of the type")
+    elif {"float64", "bfloat16"} & alive and not rates:
+        found.append("a type of wider range is enough: the values are right, the type is narrow")
+    if "default_init" in alive:
+        found.append("it survives with default initialisation: the initial weights are too large")
+    if "standardise" in alive and not rates:
+        found.append("it survives with standardised inputs: the scale of the data")
+    if "same_batch" in alive and not rates:
+        found.append("it survives on the first batch alone: some later batch holds the trigger")
+    if "no_weight_decay" in alive:
+        found.append("it survives without weight decay: the decay drives the weights")
+    if {"lr_tenth", "lr_hundredth"} & alive:
+        found.append("it survives at a lower learning rate: the updates are too large")
+    elif "clip" in alive:
+        found.append("it survives with clipping: single large gradients")
+    if "no_momentum" in alive and not rates:
+        found.append("it survives without momentum: the accumulated updates overshoot")
+    if "half_batch" in alive and not found:
+        found.append("it survives with other batches: it depends on which samples meet")
+    return found or ["more than one change helps; the table shows which"]
+
+
+@dataclass
+class WhatIf:
+    """The table as it grows."""
+
+    program: Program
+    run: Runner
+    budget_s: float
+
+    def __post_init__(self) -> None:
+        self.rows: list[Row] = []
+        self.interrupted = False
+
+    def go(self) -> WhatIf:
+        deadline = time.monotonic() + self.budget_s
+        say(HEAD)
+        try:
+            base = self.run(Trial(program=self.program), limit_s=self.budget_s)
+            self._add(row_of("baseline", "as it is", base))
+            limit = _steps(base.diagnosis)
+            for name, title in EXPERIMENTS.items():
+                left = deadline - time.monotonic()
+                if left < 1:
+                    say(f"the {self.budget_s:g} s were used up; `--budget` gives more")
+                    break
+                trial = Trial(program=self.program, max_steps=limit, intervention=name)
+                self._add(row_of(name, title, self.run(trial, limit_s=left)))
+        except KeyboardInterrupt:
+            self.interrupted = True
+            say("interrupted; the rows above stand")
+        return self
+
+    def _add(self, row: Row) -> None:
+        self.rows.append(row)
+        steps = str(row.steps) if row.outcome in ("survives", "diverges", "dies") else ""
+        loss = number(row.final_loss) if row.final_loss is not None else ""
+        what = row.outcome if not row.note else f"{row.outcome}: {row.note}"
+        room = 80 - 50
+        shown = what if len(what) <= room else what[: room - 3] + "..."
+        say(f"{row.title:<28}{steps:>7}{loss:>13}  {shown}")
+
+
+def _steps(base: Diagnosis | None) -> int:
+    if base is None or not base.anomalies:
+        return UNTOUCHED_STEPS
+    return steps_to_run(base.anomalies[0].evidence.step)
+
+
+def whatif(program: Program, *, json_path: Path | None = None, budget_s: float = 300.0) -> int:
+    """Print the table and what it says; 3 if the program as it is does harm."""
+    if json_path is not None and not json_path.absolute().parent.is_dir():
+        raise UsageError(f"--json {json_path}: the folder does not exist")
+    table = WhatIf(program=program, run=run, budget_s=budget_s).go()
+    sentences = reading(table.rows) if table.rows else []
+    for sentence in sentences:
+        say(f"   = inferred: {sentence}")
+    if json_path is not None:
+        content = {
+            "schema": "whynan.whatif/1",
+            "script": program.target,
+            "rows": [asdict(row) for row in table.rows],
+            "reading": sentences,
+        }
+        json_path.write_text(json.dumps(strict(content), indent=2) + "\n", encoding="utf-8")
+    if table.interrupted:
+        return 130
+    return 3 if table.rows and table.rows[0].outcome == "dies" else 0
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

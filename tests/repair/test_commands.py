@@ -1,0 +1,163 @@
+"""`whynan fix` and `whynan whatif` as a user types them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.repair.forked import RepairServer
+from whynan.repair.whatif import Row, reading
+
+LOSSES = """
+import torch
+
+
+def soft_loss(logits, target):
+    probs = torch.softmax(logits, dim=-1)  # per class
+    # cross entropy with soft targets
+    return -(target * torch.log(probs)).sum(-1).mean()
+"""
+TRAIN = """
+import sys
+import torch
+from losses import soft_loss
+
+scale = float(sys.argv[1])
+w = torch.tensor([[0.0, scale]], requires_grad=True)
+optimizer = torch.optim.SGD([w], lr=0.1)
+for step in range(4):
+    loss = soft_loss(w, torch.tensor([[0.5, 0.5]]))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print("trained")
+"""
+
+
+def whynan(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "whynan", *args],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "losses.py").write_text(LOSSES)
+    (tmp_path / "train.py").write_text(TRAIN)
+    return tmp_path
+
+
+def test_fix_applies_a_verified_change_in_the_imported_file(project: Path) -> None:
+    """Also with bytecode of the unchanged file lying about, which the trial must not use."""
+    subprocess.run(
+        [sys.executable, "-c", "import py_compile; py_compile.compile('losses.py')"],
+        cwd=project,
+        check=True,
+    )
+    done = whynan("fix", "--apply", "--json", "report.json", "train.py", "200", cwd=project)
+    assert done.returncode == 0, done.stderr
+    text = (project / "losses.py").read_text()
+    assert "return -(target * torch.log_softmax(logits, dim=-1)).sum(-1).mean()" in text
+    assert "# cross entropy with soft targets" in text
+    assert "softmax(logits, dim=-1)  # per class" not in text
+    assert (project / "train.py").read_text() == TRAIN
+    report = json.loads((project / "report.json").read_text())
+    fix = report["anomalies"][0]["fixes"][0]
+    assert (fix["kind"], fix["verdict"]) == ("log_softmax", "verified")
+    assert "4 steps run, past step 0" in fix["evidence"]
+    assert "--- a/losses.py" in fix["patch"]
+    assert "help: take the logarithm before the small values are rounded away" in done.stderr
+    assert "undo with: patch -R -p1 < whynan-fix.patch" in done.stderr
+    subprocess.run(["git", "apply", "-R", "-p1", "whynan-fix.patch"], cwd=project, check=True)
+    assert (project / "losses.py").read_text() == LOSSES
+
+
+def test_fix_leaves_a_healthy_program_alone(project: Path) -> None:
+    done = whynan("fix", "--apply", "train.py", "2", cwd=project)
+    assert done.returncode == 0
+    assert done.stdout == "trained\n"
+    assert "no harm in 4 steps; nothing to fix" in done.stderr
+    assert (project / "losses.py").read_text() == LOSSES
+    assert sorted(p.name for p in project.iterdir() if p.name != "__pycache__") == [
+        "losses.py",
+        "train.py",
+    ]
+
+
+def test_fix_of_a_script_that_is_not_there_is_wrong_usage(tmp_path: Path) -> None:
+    done = whynan("fix", "nowhere.py", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "can't open 'nowhere.py'" in done.stderr
+
+
+DIVERGING = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+x, y = torch.randn(32, 4), torch.randn(32, 1)
+net = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=30.0, momentum=0.5)
+for step in range(40):
+    loss = ((net(x) - y) ** 2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_whatif_tells_a_high_rate_from_a_formula(repairs: RepairServer, tmp_path: Path) -> None:
+    script = tmp_path / "diverging.py"
+    script.write_text(textwrap.dedent(DIVERGING))
+    table = repairs.whatif(script)
+    outcomes = {row["name"]: row["outcome"] for row in table["rows"]}
+    assert outcomes["baseline"] == "dies"
+    assert outcomes["lr_hundredth"] == "survives"
+    assert outcomes["clip"] == "survives"
+    assert outcomes["standardise"] == "dies"
+    assert outcomes["no_weight_decay"] == outcomes["half_batch"] == "no effect"
+    assert outcomes["float64"] == "diverges"  # finite, but only because float64 is wider
+    assert table["reading"] == ["it survives at a lower learning rate: the updates are too large"]
+
+
+def row(name: str, outcome: str, steps: int = 3) -> Row:
+    return Row(name=name, title=name, outcome=outcome, steps=steps)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("survivors", "says"),
+    [
+        ((), "dies at the same step whatever is changed"),
+        (("float64",), "in float64 only"),
+        (("float64", "bfloat16"), "a type of wider range is enough"),
+        (("default_init",), "initial weights"),
+        (("same_batch",), "some later batch"),
+        (("clip",), "single large gradients"),
+    ],
+)
+def test_the_reading_follows_from_the_rows(survivors: tuple[str, ...], says: str) -> None:
+    names = ("float64", "bfloat16", "clip", "lr_tenth", "default_init", "same_batch")
+    rows = [row("baseline", "dies")]
+    rows += [row(n, "survives" if n in survivors else "dies") for n in names]
+    assert says in reading(rows)[0]
+
+
+def test_the_reading_claims_nothing_about_a_healthy_program() -> None:
+    assert reading([row("baseline", "survives"), row("clip", "survives")]) == [
+        "the program is healthy as it is; the rows only compare"
+    ]
+
+
+def test_two_experiments_in_vain_prove_nothing() -> None:
+    rows = [row("baseline", "dies"), row("float64", "dies"), row("clip", "dies")]
+    assert reading(rows) == ["too few experiments were run to say what it is"]

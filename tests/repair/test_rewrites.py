@@ -1,0 +1,271 @@
+"""Each rewrite: what is written, that it runs, and its values and gradients against float64."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.repair.forked import RepairServer
+
+HEAD = """import torch
+import torch.nn.functional as F
+
+
+def f(x):
+    # what the reader wrote stays
+"""
+TAIL = """
+
+
+w = torch.tensor({failing}, requires_grad=True)
+optimizer = torch.optim.SGD([w], lr=1e-3)
+for step in range(3):
+    loss = f(w).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """A function that fails at `failing`; `exact` is what it means there, in float64."""
+
+    name: str
+    body: str
+    becomes: str  # a line of the changed file
+    failing: str
+    ordinary: str
+    kind: str
+    exact: Callable[[Tensor], Tensor] | None = None
+
+
+WIDE = "[[0.0, 200.0], [1.0, 2.0]]"
+TAME = "[[0.3, -1.2], [1.0, 2.0]]"
+ZERO_ROW = "[[0.0, 0.0], [3.0, 4.0]]"
+
+REWRITES = [
+    Rewrite(
+        "log_of_softmax", "return torch.log(F.softmax(x, dim=-1))  # per class",
+        "    return F.log_softmax(x, dim=-1)  # per class", WIDE, TAME, "log_softmax",
+        lambda x: torch.log_softmax(x, -1),
+    ),
+    Rewrite(
+        "log_of_softmax_method", "return (x * 1.0).softmax(-1).log()",
+        "    return (x * 1.0).log_softmax(-1)", WIDE, TAME, "log_softmax",
+        lambda x: torch.log_softmax(x, -1),
+    ),
+    Rewrite(
+        "log_method_of_softmax_function", "return F.softmax(x, -1).log()",
+        "    return F.log_softmax(x, -1)", WIDE, TAME, "log_softmax",
+        lambda x: torch.log_softmax(x, -1),
+    ),
+    Rewrite(
+        "contrastive_loss_by_hand",
+        "top = torch.exp(x.diagonal())\n    all_ = torch.exp(x).sum(dim=1)\n    return -torch.log(top / all_)",
+        "    return -(x.diagonal() - torch.logsumexp(x, dim=1))",
+        "[[200.0, 199.0], [1.0, 2.0]]", TAME, "log_ratio",
+        lambda x: -(x.diagonal() - x.logsumexp(1)),
+    ),
+    Rewrite(
+        "negative_scale", "return torch.log(x) + 1 / x",
+        "    x = x.clamp(min=1e-3)", "[-0.5, 1.0]", "[0.5, 1.0]", "clamp_variable",
+    ),
+    Rewrite(
+        "log_of_softmax_variable", "p = torch.softmax(x, 1)\n    return torch.log(p)",
+        "    return torch.log_softmax(x, 1)", WIDE, TAME, "log_softmax",
+        lambda x: torch.log_softmax(x, -1),
+    ),
+    Rewrite(
+        "log_of_chosen_softmax", "p = x.softmax(dim=1)\n    return p[:, 0].log() + 0 * p.sum()",
+        "    return x.log_softmax(dim=1)[:, 0] + 0 * p.sum()", WIDE, TAME, "log_softmax",
+        lambda x: torch.log_softmax(x, 1)[:, 0],
+    ),
+    Rewrite(
+        "log_of_softmax_module",
+        "soft = torch.nn.Softmax(dim=1)\n    return torch.log(soft(x))",
+        "    return F.log_softmax(x, dim=1)", WIDE, TAME, "log_softmax",
+        lambda x: torch.log_softmax(x, 1),
+    ),
+    Rewrite(
+        "log_of_sigmoid", "return torch.log(torch.sigmoid(x))", "    return F.logsigmoid(x)",
+        "[-200.0, 1.0]", "[-2.0, 1.0]", "logsigmoid", torch.nn.functional.logsigmoid,
+    ),
+    Rewrite(
+        "log_of_one_minus_sigmoid", "p = torch.sigmoid(x)\n    return torch.log(1 - p) + 0 * p",
+        "    return F.logsigmoid(-x) + 0 * p", "[60.0, 1.0]", "[-2.0, 1.0]", "logsigmoid",
+        lambda x: torch.nn.functional.logsigmoid(-x),
+    ),
+    Rewrite(
+        "softplus_by_hand", "return torch.log(1 + torch.exp(x))", "    return F.softplus(x)",
+        "[100.0, 1.0]", "[-2.0, 1.0]", "softplus", torch.nn.functional.softplus,
+    ),
+    Rewrite(
+        "logsumexp_by_hand", "return x.exp().sum(dim=1).log()",
+        "    return torch.logsumexp(x, dim=1)", "[[100.0, 99.0], [1.0, 2.0]]", TAME, "logsumexp",
+        lambda x: x.logsumexp(1),
+    ),
+    Rewrite(
+        "softmax_by_hand", "e = torch.exp(x)\n    return e / e.sum(dim=1, keepdim=True)",
+        "    return torch.softmax(x, dim=1)", "[[100.0, 99.0], [1.0, 2.0]]", TAME, "softmax",
+        lambda x: x.softmax(1),
+    ),
+    Rewrite(
+        "sigmoid_by_hand", "return 1 / (1 + torch.exp(-x))",
+        "    return torch.sigmoid(x)", "[-89.5, 1.0]", "[-2.0, 1.0]", "sigmoid", torch.sigmoid,
+    ),
+    Rewrite(
+        "norm_by_hand", "return torch.sqrt((x ** 2).sum(dim=1))",
+        "    return torch.linalg.vector_norm(x, dim=1)", ZERO_ROW, TAME, "vector_norm",
+        lambda x: torch.linalg.vector_norm(x, dim=1),
+    ),
+    Rewrite(
+        "norm_by_hand_variable",
+        "square = (x * x).sum(-1, keepdim=True)\n    return square.sqrt()",
+        "    return torch.linalg.vector_norm(x, dim=-1, keepdim=True)", ZERO_ROW, TAME,
+        "vector_norm", lambda x: torch.linalg.vector_norm(x, dim=1, keepdim=True),
+    ),
+    Rewrite(
+        "root_mean_square", "return x.pow(2).mean(dim=1).sqrt()",
+        "    return (x.pow(2).mean(dim=1) + 1e-12).sqrt()", ZERO_ROW, TAME, "eps_inside",
+    ),
+    Rewrite(
+        "unit_vectors", "return x / x.norm(dim=1, keepdim=True)",
+        "    return F.normalize(x, dim=1)", ZERO_ROW, TAME, "normalize",
+    ),
+    Rewrite(
+        "min_max", "lo, hi = x.min(), x.max()\n    return (x - lo) / (hi - lo)",
+        "    return (x - lo) / (hi - lo).clamp(min=1e-8)", "[2.0, 2.0]", "[-2.0, 1.0]",
+        "clamp_denominator",
+    ),
+    Rewrite(
+        "masked_mean", "mask = (x > 5).float()\n    return (x * mask).sum() / mask.sum()",
+        "    return (x * mask).sum() / mask.sum().clamp(min=1)", "[2.0, 2.0]", "[7.0, 1.0, 9.0]",
+        "clamp_count",
+    ),
+    Rewrite(
+        "mean_of_nothing", "return x[x > 5].mean()",
+        "    return x[x > 5].sum() / max(x[x > 5].numel(), 1)", "[2.0, 2.0]", "[7.0, 1.0, 9.0]",
+        "guard_count",
+    ),
+    Rewrite(
+        "where_of_log", "return torch.where(x > 0, torch.log(x), 0.0)",
+        "    return torch.where(x > 0, torch.log(torch.where(x > 0, x, 1.0)), 0.0)",
+        "[0.0, 2.0]", "[0.5, 2.0]", "double_where",
+        lambda x: torch.where(x > 0, torch.where(x > 0, x, 1.0).log(), 0.0),
+    ),
+    Rewrite(
+        "where_of_root", "y = (x * x).sum(1)\n    d = y.mul(2).sqrt()\n    return torch.where(y > 0, d, 0.0)",
+        "    d = torch.where(y > 0, y.mul(2), 1.0).sqrt()", ZERO_ROW, TAME, "double_where",
+    ),
+    Rewrite(
+        "angle", "u = x / 2\n    return torch.acos(u.clamp(-1.0, 1.0))",
+        "    return torch.acos(u.clamp(-1 + 1e-6, 1 - 1e-6))", "[2.0, 1.0]", "[0.5, 1.0]",
+        "clamp_argument",
+    ),
+    Rewrite(
+        "angle_without_clamp", "return torch.acos(x)",
+        "    return torch.acos(x.clamp(-1 + 1e-6, 1 - 1e-6))", "[1.0000001, 0.5]", "[0.5, -0.2]",
+        "clamp_argument",
+    ),
+    Rewrite(
+        "gamma", "y = x.clamp(min=0.0)\n    return y ** 0.45",
+        "    y = x.clamp(min=1e-6)", "[0.0, 1.0]", "[0.5, 1.0]", "clamp_base",
+    ),
+    Rewrite(
+        "entropy", "return -(x * x.log())", "    return -(x * x.clamp(min=1e-12).log())",
+        "[0.0, 1.0]", "[0.5, 1.0]", "clamp_argument",
+    ),
+    Rewrite(
+        "variance_exponent", "return torch.exp(x)", "    return torch.exp(x.clamp(max=20))",
+        "[200.0, 1.0]", "[-2.0, 1.0]", "clamp_exponent",
+    ),
+    Rewrite(
+        "spread_of_one", "return (x - x.mean()) / (x.std() + 1e-8)",
+        "    return (x - x.mean()) / (x.std(correction=0) + 1e-8)", "[3.0]", "[]", "population_std",
+    ),
+    Rewrite(
+        "log_of_determinant",
+        "a = x[0] * torch.eye(40)\n    return torch.log(torch.det(a))",
+        "    return torch.logdet(a)", "[0.01, 1.0]", "[1.1, 1.0]", "logdet",
+        lambda x: 40 * x[0].log(),
+    ),
+    Rewrite(
+        "mask_by_product",
+        "keep = torch.tensor([1.0, 0.0])\n    return (x + (1 - keep) * float('-inf')).softmax(-1)",
+        "    return (x + torch.zeros_like(keep).masked_fill(keep == 0, float('-inf'))).softmax(-1)",
+        TAME, "[]", "masked_fill",
+    ),
+    Rewrite(
+        "masked_row",
+        "s = x.masked_fill(x < 0, float('-inf'))\n    return F.softmax(s, dim=1) * x",
+        "    s = x.masked_fill(x < 0, torch.finfo(x.dtype).min)",
+        "[[-1.0, -2.0], [1.0, 2.0]]", TAME, "finite_fill",
+    ),
+    Rewrite(
+        "transmittance",
+        "alpha = 1.0 - torch.exp(-x)\n    return torch.log(1.0 - alpha) + 0 * alpha",
+        "    return -x + 0 * alpha", "[200.0, 1.0]", "[2.0, 1.0]", "cancel_log_exp", lambda x: -x,
+    ),
+]  # fmt: skip
+
+
+def program(rewrite: Rewrite) -> str:
+    return f"{HEAD}    {rewrite.body}{TAIL.format(failing=rewrite.failing)}"
+
+
+def function(text: str) -> Callable[[Tensor], Tensor]:
+    """The `f` of a program's text."""
+    scope: dict[str, Callable[[Tensor], Tensor]] = {}
+    exec(text.partition("\n\n\nw = ")[0], scope)
+    return scope["f"]
+
+
+def value_and_gradient(f: Callable[[Tensor], Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
+    leaf = x.clone().requires_grad_()
+    y = f(leaf)
+    (gradient,) = torch.autograd.grad(y.sum(), leaf)
+    return y.detach(), gradient
+
+
+@pytest.mark.parametrize("rewrite", REWRITES, ids=lambda r: r.name)
+def test_rewrite(rewrite: Rewrite, repairs: RepairServer, tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(program(rewrite))
+    found = repairs.fix(script)
+    first = found["fixes"][0]
+    assert (first["kind"], first["verdict"]) == (rewrite.kind, "verified"), found["fixes"]
+    text = next(iter(found["texts"].values()))
+    assert rewrite.becomes in text.splitlines()
+    assert "    # what the reader wrote stays" in text.splitlines()
+    assert script.read_text() == program(rewrite)  # the user's file is as it was
+    new, old = function(text), function(program(rewrite))
+    failing = torch.tensor(eval(rewrite.failing))
+    value, gradient = value_and_gradient(new, failing)
+    assert value.isfinite().all()
+    assert gradient.isfinite().all()
+    if rewrite.exact is not None:
+        right = value_and_gradient(rewrite.exact, failing.double())
+        torch.testing.assert_close(value.double(), right[0], rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(gradient.double(), right[1], rtol=1e-4, atol=1e-6)
+    ordinary = torch.tensor(eval(rewrite.ordinary))
+    if ordinary.numel():
+        torch.testing.assert_close(
+            value_and_gradient(new, ordinary), value_and_gradient(old, ordinary), rtol=1e-5, atol=1e-6
+        )  # fmt: skip
+
+
+def test_the_steps_after_the_failure_are_counted_in_the_evidence(
+    repairs: RepairServer, tmp_path: Path
+) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(program(REWRITES[0]))
+    evidence = repairs.fix(script)["fixes"][0]["evidence"]
+    assert "3 steps run, past step 0" in evidence
+    assert math.isfinite(float(evidence.split("loss at that step ")[1].split(";")[0]))

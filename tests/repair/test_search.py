@@ -1,0 +1,129 @@
+"""The search: what is verified, what is refused, and what is combined."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.repair.forked import RepairServer
+
+CASES = Path(__file__).parents[1] / "cases"
+# One program of each family of changes, among them several files, threads, half precision,
+# optimizers, data loaders with workers, and a failure in setup.
+VERIFIED = {
+    "gcn_dropedge_degree": "clamp_count",
+    "silent_rmsnorm_half": "cast_float32",
+    "fp16_attention_scores": "scale_first",
+    "retrieval_expanded_distances": "cdist",
+    "ols_dummy_columns_solve": "lstsq",
+    "worker_dataset_zscore": "drop_samples",
+    "mha_padded_patient": "guard_mask",
+    "opt_half_adam": "optimizer_eps",
+    "deep_mlp_huge_gain": "kaiming_init",
+    "silent_clip_transformer": "clip_grad_value",
+    "climate_nan_literal": "nan_aware",
+    "rnn_empty_hidden_state": "zeros",
+}
+
+
+@pytest.mark.parametrize("name", VERIFIED)
+def test_change_found_for(name: str, repairs: RepairServer) -> None:
+    found = repairs.fix(CASES / name / "script.py")
+    first = found["fixes"][0]
+    assert (first["kind"], first["verdict"]) == (VERIFIED[name], "verified")
+    assert "without harm" in first["evidence"]
+    assert first["patch"].startswith("--- a/")
+
+
+def write(folder: Path, text: str, name: str = "program.py") -> Path:
+    path = folder / name
+    path.write_text(textwrap.dedent(text))
+    return path
+
+
+def test_two_faults_are_mended_together(repairs: RepairServer, tmp_path: Path) -> None:
+    script = write(
+        tmp_path,
+        """
+        import torch
+
+        def bce(z, y):
+            p = torch.sigmoid(z)
+            return -(y * torch.log(p) + (1 - y) * torch.log(1 - p)).mean()
+
+        w = torch.tensor([-200.0, 60.0], requires_grad=True)
+        optimizer = torch.optim.SGD([w], lr=0.1)
+        for step in range(3):
+            loss = bce(w, torch.tensor([1.0, 0.0]))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """,
+    )
+    found = repairs.fix(script)
+    first = found["fixes"][0]
+    assert (first["kind"], first["verdict"]) == ("logsigmoid+logsigmoid", "verified")
+    text = next(iter(found["texts"].values()))
+    assert (
+        "return -(y * torch.nn.functional.logsigmoid(z) + (1 - y) * torch.nn.functional.logsigmoid(-z)).mean()"
+        in text
+    )
+
+
+def test_a_guard_that_only_silences_training_is_refused(
+    repairs: RepairServer, tmp_path: Path
+) -> None:
+    """The rate throws every prediction out of the domain; a clamp would leave no gradient."""
+    found = repairs.fix(CASES / "house_price_rmsle" / "script.py")
+    assert (found["fixes"][0]["kind"], found["fixes"][0]["verdict"]) == ("lower_lr", "verified")
+    assert "high_learning_rate" in found["causes"]
+    guards = [f for f in found["fixes"] if f["kind"] == "clamp_argument"]
+    assert all(f["verdict"] != "verified" for f in guards)
+
+
+def test_a_loss_of_1e30_is_no_cure(repairs: RepairServer) -> None:
+    found = repairs.fix(CASES / "crf_forward_unreachable" / "script.py")
+    assert all(f["verdict"] != "verified" for f in found["fixes"])
+    assert any("leaps to" in f["evidence"] for f in found["fixes"])
+
+
+def test_nothing_is_proposed_for_a_healthy_program(repairs: RepairServer) -> None:
+    found = repairs.fix(CASES.parent / "healthy" / "double_where.py")
+    assert found["anomaly"] is None
+    assert found["fixes"] == []
+
+
+def test_installed_packages_are_left_alone(repairs: RepairServer, tmp_path: Path) -> None:
+    package = tmp_path / "site-packages"
+    package.mkdir()
+    write(
+        package, "import torch\ndef entropy(p):\n    return -(p * torch.log(p)).sum()\n", "lib.py"
+    )
+    script = write(
+        tmp_path,
+        """
+        import sys
+        sys.path.insert(0, "site-packages")
+        import torch
+        from lib import entropy
+        w = torch.zeros(3, requires_grad=True)
+        optimizer = torch.optim.SGD([w], lr=0.1)
+        loss = entropy(w)
+        loss.backward()
+        optimizer.step()
+        """,
+    )
+    found = repairs.fix(script)
+    assert found["anomaly"] == "log_nonpositive"
+    assert not [f for f in found["fixes"] if "lib.py" in (f["patch"] or "")]
+
+
+def test_the_result_is_never_just_cleaned(repairs: RepairServer) -> None:
+    """`nan_to_num` on a loss or a gradient hides the failure and mends nothing."""
+    for name in ("grad_nan_to_num_log", "translation_mask_times_inf", "metric_unit_sphere_blank"):
+        for fix in repairs.fix(CASES / name / "script.py")["fixes"]:
+            added = [line for line in fix["patch"].splitlines() if line.startswith("+")]
+            removed = [line for line in fix["patch"].splitlines() if line.startswith("-")]
+            assert sum("nan_to_num" in a for a in added) <= sum("nan_to_num" in r for r in removed)
