@@ -19,9 +19,11 @@ ARROWS: dict[str, set[str]] = {
     "diagnosis": set(),
     "explain": {"diagnosis"},
     "report": {"explain", "diagnosis"},
-    "cli": {"pipeline", "launch", "explain"},
+    "checking": set(),
+    "stable": set(),
+    "cli": {"pipeline", "launch", "explain", "checking"},
 }
-TORCH_FOLDERS = {"watch", "record", "repair", "adapters"}
+TORCH_FOLDERS = {"watch", "record", "repair", "adapters", "stable"}
 
 
 def imports_of(path: Path) -> set[str]:
@@ -71,7 +73,7 @@ def test_nothing_imports_the_command_line() -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        "import whynan; whynan.Diagnosis; whynan.diagnose",
+        "import whynan; whynan.Diagnosis; whynan.diagnose; whynan.check",
         "from whynan.cli import commands; commands(['--help'], standalone_mode=False)",
         "from whynan.cli import commands; commands(['explain', 'N012'], standalone_mode=False)",
         "from whynan.cli import commands; commands(['explain', '--list'], standalone_mode=False)",

@@ -7,26 +7,36 @@ from typing import TYPE_CHECKING, Any
 from whynan.version import __version__
 
 if TYPE_CHECKING:
-    from whynan.errors import WhynanError
+    from whynan.checking.values import assert_finite, check
+    from whynan.checking.verdicts import Check
+    from whynan.errors import CheckFailed, WhynanError
     from whynan.model import Anomaly, Diagnosis, TensorStats
     from whynan.pipeline import diagnose_trace as diagnose
     from whynan.pipeline import trace
 
 __all__ = [
     "Anomaly",
+    "Check",
+    "CheckFailed",
     "Diagnosis",
     "TensorStats",
     "WhynanError",
     "__version__",
+    "assert_finite",
+    "check",
     "diagnose",
     "trace",
 ]
 
 _homes = {
     "Anomaly": ("whynan.model", "Anomaly"),
+    "Check": ("whynan.checking.verdicts", "Check"),
+    "CheckFailed": ("whynan.errors", "CheckFailed"),
     "Diagnosis": ("whynan.model", "Diagnosis"),
     "TensorStats": ("whynan.model", "TensorStats"),
     "WhynanError": ("whynan.errors", "WhynanError"),
+    "assert_finite": ("whynan.checking.values", "assert_finite"),
+    "check": ("whynan.checking.values", "check"),
     "diagnose": ("whynan.pipeline", "diagnose_trace"),
     "trace": ("whynan.pipeline", "trace"),
 }
