@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from whynan.stable.exponentials import _series
+from whynan.stable.exponentials import _expm1_minus
 from whynan.stable.precision import widen, widen_pair
 
 
@@ -31,7 +31,7 @@ def kl_from_logits(p_logits: Tensor, q_logits: Tensor, dim: int = -1) -> Tensor:
     absent = p == 0
     gap = torch.where(absent, 0.0, log_q) - torch.where(absent, 0.0, log_p)
     near = gap.abs() < 0.5
-    small = torch.where(near, gap, 0.0)
-    far = q - p - p * torch.where(near, 1.0, gap)
-    terms = torch.where(near & ~absent, p * _series(small), far)
+    small = p * _expm1_minus(torch.where(near, gap, 0.0))
+    large = q - p - p * torch.where(near, 1.0, gap)
+    terms = torch.where(near, small, large)
     return torch.where(absent, q, terms).sum(dim).to(dtype)

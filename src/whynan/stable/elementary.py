@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from whynan.stable.precision import widen, widen_pair
+from whynan.stable.slopes import with_slope
 
 # How far inside ±1 the arc functions stay. 1 - 1e-8 is 1 in float32, 1 - 1e-3 is 1 in bfloat16.
 ARC_EPS = {torch.float64: 1e-12, torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 4e-3}
@@ -36,8 +37,16 @@ def safe_log(x: Tensor, *, floor: float | None = None) -> Tensor:
 def safe_sqrt(x: Tensor) -> Tensor:
     """sqrt(x), and 0 with gradient 0 where x <= 0."""
     dtype, x = widen(x)
-    bad = x <= 0
-    return torch.where(bad, 0.0, torch.sqrt(torch.where(bad, 1.0, x))).to(dtype)
+    return _sqrt(x).to(dtype)
+
+
+def _sqrt_slope(x: Tensor) -> Tensor:
+    # Arithmetic instead of `where`, which costs ten times as much on a CPU (torch 2.13).
+    positive = x.sign().clamp(min=0)
+    return 0.5 * torch.rsqrt(x.clamp(min=torch.finfo(x.dtype).tiny)) * positive
+
+
+_sqrt = with_slope(lambda x: x.clamp(min=0).sqrt_(), _sqrt_slope)
 
 
 def safe_pow(x: Tensor, exponent: Tensor | float) -> Tensor:
@@ -54,16 +63,22 @@ def safe_acos(x: Tensor, *, eps: float | None = None) -> Tensor:
     angle between vectors, `angle_between` is exact.
     """
     dtype, x = widen(x)
-    x = _inside(x, dtype, eps)
-    # torch's own gradient divides by sqrt(1 - x*x), which has lost its digits near 1.
-    return (2 * torch.atan2(torch.sqrt(1 - x), torch.sqrt(1 + x))).to(dtype)
+    return _acos(_inside(x, dtype, eps)).to(dtype)
+
+
+def _arc_slope(x: Tensor) -> Tensor:
+    """torch's own divides by sqrt(1 - x*x), which has lost its digits near 1."""
+    return torch.rsqrt((1 - x) * (1 + x))
+
+
+_acos = with_slope(torch.acos, lambda x: -_arc_slope(x))
+_asin = with_slope(torch.asin, _arc_slope)
 
 
 def safe_asin(x: Tensor, *, eps: float | None = None) -> Tensor:
     """asin of x clamped to ±(1 - eps), so that the slope is finite; 0 slope outside."""
     dtype, x = widen(x)
-    x = _inside(x, dtype, eps)
-    return torch.atan2(x, torch.sqrt((1 - x) * (1 + x))).to(dtype)
+    return _asin(_inside(x, dtype, eps)).to(dtype)
 
 
 def _inside(x: Tensor, dtype: torch.dtype, eps: float | None) -> Tensor:

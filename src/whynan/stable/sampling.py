@@ -15,12 +15,12 @@ from whynan.stable.precision import HALF
 def gumbel_like(x: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
     """Gumbel noise in the shape of `x`.
 
-    -log(-log(u)) is infinite for a u of 0 or 1, one draw in 512 in bfloat16. The logarithm of an
-    exponential variable has the same law without the edge.
+    -log(-log(u)) is infinite for a u of 0 or 1, one draw in 512 in bfloat16. Here u is drawn in
+    float32 or float64, never as 1, and kept off 0.
     """
     work = torch.float32 if x.dtype in HALF else x.dtype
-    drawn = torch.empty_like(x, dtype=work, requires_grad=False)
-    return -drawn.exponential_(generator=generator).log().to(x.dtype)
+    u = torch.rand(x.shape, dtype=work, device=x.device, generator=generator)
+    return u.clamp_(min=torch.finfo(work).tiny).log_().neg_().log_().neg_().to(x.dtype)
 
 
 def safe_categorical(

@@ -113,6 +113,7 @@ def logsumexp(
     hidden = x if mask is None else torch.where(mask, x, -math.inf)
     top = hidden.detach().amax(dim, keepdim=True)
     none = top == -math.inf
-    total = torch.logsumexp(torch.where(none, 0.0, hidden), dim, keepdim=True)
-    result = torch.where(none, -math.inf, total)
+    top = top.masked_fill(torch.isinf(top), 0.0)
+    total = torch.exp(hidden - top).sum(dim, keepdim=True).masked_fill(none, 1.0)
+    result = (total.log() + top).masked_fill(none, -math.inf)
     return (result if keepdim else result.squeeze(dim)).to(dtype)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -27,7 +29,9 @@ def normalize(x: Tensor, dim: Dims = -1) -> Tensor:
 def cosine_similarity(u: Tensor, v: Tensor, dim: int = -1) -> Tensor:
     """Cosine of the angle, never beyond ±1; 0 with gradient 0 for a zero vector."""
     dtype, u, v = widen_pair(u, v)
-    return (_direction(u, dim) * _direction(v, dim)).sum(dim).clamp(-1.0, 1.0).to(dtype)
+    u, v = _scaled(u, dim)[0], _scaled(v, dim)[0]
+    lengths = _length(u, dim) * _length(v, dim)
+    return ((u * v).sum(dim, keepdim=True) / lengths).clamp(-1.0, 1.0).squeeze(dim).to(dtype)
 
 
 def angle_between(u: Tensor, v: Tensor, dim: int = -1) -> Tensor:
@@ -37,7 +41,8 @@ def angle_between(u: Tensor, v: Tensor, dim: int = -1) -> Tensor:
     """
     dtype, u, v = widen_pair(u, v)
     u, v = _direction(u, dim), _direction(v, dim)
-    apart, along = safe_norm(u - v, dim), safe_norm(u + v, dim)
+    apart = torch.linalg.vector_norm(u - v, dim=dim)
+    along = torch.linalg.vector_norm(u + v, dim=dim)
     return (2 * torch.atan2(apart, along)).to(dtype)
 
 
@@ -52,9 +57,13 @@ def clip_norm(x: Tensor, max_norm: float, dim: Dims = None) -> Tensor:
 
 def _direction(x: Tensor, dim: Dims) -> Tensor:
     unit, _ = _scaled(x, dim)
+    return unit / _length(unit, dim)
+
+
+def _length(unit: Tensor, dim: Dims) -> Tensor:
+    """To divide by: infinite for the zero vector, so that quotient and gradient are 0."""
     norm = torch.linalg.vector_norm(unit, dim=dim, keepdim=True)
-    zero = norm == 0
-    return torch.where(zero, 0.0, unit / torch.where(zero, 1.0, norm))
+    return norm.masked_fill(norm == 0, math.inf)
 
 
 def _scaled(x: Tensor, dim: Dims) -> tuple[Tensor, Tensor]:
