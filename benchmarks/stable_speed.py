@@ -1,7 +1,7 @@
 """What `whynan.stable` costs beside the naive form, forward and backward, eager and compiled.
 
-    python benchmarks/stable_speed.py            # eager and compiled
-    python benchmarks/stable_speed.py --eager    # without waiting for the compiler
+python benchmarks/stable_speed.py            # eager and compiled
+python benchmarks/stable_speed.py --eager    # without waiting for the compiler
 """
 
 from __future__ import annotations

@@ -139,10 +139,10 @@ def test_vectors_of_any_scale(dtype: torch.dtype) -> None:
     (slope,) = torch.autograd.grad(norm.sum(), x)
     exact = torch.linalg.vector_norm(x.detach().double(), dim=-1)
     unit = x.detach().double() / exact[:, None]
-    tolerance = {"rtol": 4 * torch.finfo(dtype).eps, "atol": 0.0}
-    torch.testing.assert_close(norm.double(), exact, **tolerance)
-    torch.testing.assert_close(slope.double(), unit, **tolerance)
-    torch.testing.assert_close(stable.normalize(x).double(), unit, **tolerance)
+    limit = 4 * torch.finfo(dtype).eps
+    torch.testing.assert_close(norm.double(), exact, rtol=limit, atol=0.0)
+    torch.testing.assert_close(slope.double(), unit, rtol=limit, atol=0.0)
+    torch.testing.assert_close(stable.normalize(x).double(), unit, rtol=limit, atol=0.0)
     other = torch.tensor([1.0, 1.0, 1.0], dtype=dtype)
     cosine = stable.cosine_similarity(x, other.expand_as(x)).double()
     torch.testing.assert_close(cosine, (unit * 3**-0.5).sum(-1), rtol=1e-6, atol=0.0)

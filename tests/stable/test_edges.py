@@ -167,7 +167,9 @@ def test_gradcheck_first_and_second_order(name: str) -> None:
     assert torch.autograd.gradgradcheck(f, xs)
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # torch's own import
+# Both are torch's own doing: an import for forward mode, and how Dynamo looks at a Function.
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated")
 @pytest.mark.parametrize("name", GRADCHECK)
 def test_torch_func_and_compile(name: str) -> None:
     f, xs = GRADCHECK[name]

@@ -55,7 +55,8 @@ def _log_cosh_value(x: Tensor) -> Tensor:
     # cosh x - 1 = expm1(-x)^2 exp(x) / 2, all of whose factors are exact near 0.
     fall = torch.expm1(-size)
     near = (fall * fall / (2 + 2 * fall)).log1p_()
-    far = (fall + 1).square_().log1p_().add_(size).sub_(LOG2)
+    rise = fall + 1
+    far = (rise * rise).log1p_().add_(size).sub_(LOG2)
     return torch.where(size < 0.5, near, far)
 
 

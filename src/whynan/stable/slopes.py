@@ -48,7 +48,7 @@ def with_slope(value: Formula, slope: Formula) -> Formula:
     def apply(x: Tensor) -> Tensor:
         # torch.compile (2.13) refuses a function with a forward-mode rule of its own.
         kind = Reverse if torch.compiler.is_compiling() else Both
-        result: Tensor = kind.apply(x)
+        result: Tensor = kind.apply(x)  # type: ignore[no-untyped-call] # torch's own
         return result
 
     return apply

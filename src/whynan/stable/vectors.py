@@ -30,8 +30,8 @@ def cosine_similarity(u: Tensor, v: Tensor, dim: int = -1) -> Tensor:
     """Cosine of the angle, never beyond ±1; 0 with gradient 0 for a zero vector."""
     dtype, u, v = widen_pair(u, v)
     u, v = _scaled(u, dim)[0], _scaled(v, dim)[0]
-    lengths = _length(u, dim) * _length(v, dim)
-    return ((u * v).sum(dim, keepdim=True) / lengths).clamp(-1.0, 1.0).squeeze(dim).to(dtype)
+    cosine = (u * v).sum(dim, keepdim=True) / _length(u, dim) / _length(v, dim)
+    return cosine.clamp(-1.0, 1.0).squeeze(dim).to(dtype)
 
 
 def angle_between(u: Tensor, v: Tensor, dim: int = -1) -> Tensor:
@@ -63,7 +63,7 @@ def _direction(x: Tensor, dim: Dims) -> Tensor:
 def _length(unit: Tensor, dim: Dims) -> Tensor:
     """To divide by: infinite for the zero vector, so that quotient and gradient are 0."""
     norm = torch.linalg.vector_norm(unit, dim=dim, keepdim=True)
-    return norm.masked_fill(norm == 0, math.inf)
+    return torch.where(norm == 0, math.inf, norm)
 
 
 def _scaled(x: Tensor, dim: Dims) -> tuple[Tensor, Tensor]:
