@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from whynan.cli.check import check
 from whynan.cli.explain import explain
 from whynan.cli.run import run
 from whynan.errors import WhynanError
@@ -19,6 +20,7 @@ def commands() -> None:
 
     \b
     whynan run train.py             run a script, name the first bad operation
+    whynan check model.pt           NaN, Inf and odd values in files
     whynan explain N012             what a rule means and what to use instead
 
     Exit codes: the script's own when it is healthy, 3 when a non-finite value
@@ -27,6 +29,7 @@ def commands() -> None:
 
 
 commands.add_command(run)
+commands.add_command(check)
 commands.add_command(explain)
 
 
