@@ -97,7 +97,7 @@ def test_the_path_for_other_devices_agrees_with_the_one_for_the_cpu(dtype: torch
         x[5, 5] = 0
         here, there = tally_tensor(x), on_device(x)
         assert there.mean == pytest.approx(here.mean, rel=1e-3, abs=1e-6)
-        assert there.root == pytest.approx(here.root, rel=1e-3)
+        assert there.std == pytest.approx(here.std, rel=1e-3)
         for field in ("seen", "finite", "min", "max", "nan", "posinf", "neginf", "zeros",
                       "subnormals", "negatives", "first_bad", "far"):  # fmt: skip
             assert getattr(here, field) == getattr(there, field), field

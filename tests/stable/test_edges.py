@@ -208,7 +208,7 @@ def test_refusals_say_what_was_given() -> None:
         stable.masked_softmax(x, x)
     with pytest.raises(ValueError, match="temperature must not be negative, got -1"):
         stable.softmax(x, temperature=-1)
-    with pytest.raises(ValueError, match="floor must lie between 0 and 1/3, got 0.5"):
+    with pytest.raises(ValueError, match=r"floor must lie between 0 and 1/3, got 0\.5"):
         stable.clipped_softmax(x, floor=0.5)
 
 

@@ -80,7 +80,7 @@ def _finite(x: Any, original: Any, xp: Any, dtype: str) -> Tally:
         min=float(xp.min(x)),
         max=float(xp.max(x)),
         mean=mean,
-        root=spread * math.sqrt(x.shape[0]),
+        std=spread,
         zeros=zeros,
         subnormals=small - zeros,
         negatives=int(xp.sum(_as_int(x < 0, xp))),

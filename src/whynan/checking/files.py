@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import lzma
 import math
 import statistics
+import warnings
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +24,10 @@ from whynan.checking.verdicts import Item, Trouble
 from whynan.errors import UsageError
 from whynan.model import number
 
+# What the standard library's archive reader raises halfway into a damaged file.
+DAMAGED = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, UnicodeDecodeError
+)  # fmt: skip
 READERS: dict[str, Callable[[Path], list[Entry]]] = {
     ".pt": torch_entries,
     ".pth": torch_entries,
@@ -103,6 +111,13 @@ def _weight_map(index: Path) -> dict[str, str]:
 
 def check_file(path: Path, progress: Progress) -> FileReport:
     """Read one file to its end; whatever is wrong with it becomes one line."""
+    with warnings.catch_warnings():
+        # Readers warn about old or odd headers, which they then read all the same.
+        warnings.simplefilter("ignore")
+        return _check_file(path, progress)
+
+
+def _check_file(path: Path, progress: Progress) -> FileReport:
     try:
         if path.stat().st_size == 0:
             raise Unreadable("empty")
@@ -119,6 +134,8 @@ def check_file(path: Path, progress: Progress) -> FileReport:
         return FileReport(path=path, error=str(error))
     except OSError as error:
         return FileReport(path=path, error=error.strerror or type(error).__name__)
+    except DAMAGED as error:
+        return FileReport(path=path, error=f"corrupt ({str(error) or type(error).__name__:.120})")
     except MemoryError:
         return FileReport(path=path, error="needs more memory than there is")
 

@@ -127,7 +127,7 @@ def _finite(x: np.ndarray[Any, Any], lowest: int, highest: int, dtype: str) -> T
     import numpy as np
 
     low, high = float(x[lowest]), float(x[highest])
-    mean, root = _moments(x)
+    mean, std = _moments(x)
     limits = limits_of(dtype)
     tiny = limits.tiny if limits else 0.0
     small = zeros = negatives = 0
@@ -137,13 +137,13 @@ def _finite(x: np.ndarray[Any, Any], lowest: int, highest: int, dtype: str) -> T
     if low < 0:
         negatives = int(np.count_nonzero(x < 0)) if high >= 0 else x.size
     return Tally(
-        seen=x.size, finite=x.size, min=low, max=high, mean=mean, root=root, zeros=zeros,
+        seen=x.size, finite=x.size, min=low, max=high, mean=mean, std=std, zeros=zeros,
         subnormals=small - zeros, negatives=negatives, far=lowest if -low > high else highest,
     )  # fmt: skip
 
 
 def _moments(x: np.ndarray[Any, Any]) -> tuple[float, float]:
-    """Mean, and root of the sum of squared distances from it.
+    """Mean and standard deviation.
 
     Products with ones and with itself run at memory speed. Where they cancel (a spread far below
     the mean), overflow or underflow, the block is read again, scaled, in float64.
@@ -154,12 +154,12 @@ def _moments(x: np.ndarray[Any, Any]) -> tuple[float, float]:
     mean = total / x.size
     m2 = squares - total * mean
     if 1e-25 < squares < 1e35 and m2 > 1e-3 * squares:
-        return mean, math.sqrt(m2)
+        return mean, math.sqrt(m2 / x.size)
     scale = float(np.abs(x).max()) or 1.0
     wide = x.astype(np.float64) / scale
     mean = float(wide.mean())
     wide -= mean
-    return mean * scale, math.sqrt(float(np.dot(wide, wide))) * scale
+    return mean * scale, math.sqrt(float(np.dot(wide, wide)) / x.size) * scale
 
 
 @cache
@@ -179,7 +179,7 @@ def _integers(x: np.ndarray[Any, Any]) -> Tally:
         min=float(x.min()),
         max=float(x.max()),
         mean=mean,
-        root=spread * math.sqrt(x.size),
+        std=spread,
         zeros=x.size - int(np.count_nonzero(x)),
         negatives=int(np.count_nonzero(x < 0)) if x.dtype.kind == "i" else 0,
     )

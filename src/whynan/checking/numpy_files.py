@@ -42,12 +42,9 @@ def npz_entries(path: Path) -> list[Entry]:
 
 def _member(archive: zipfile.ZipFile, path: Path, name: str) -> list[Entry]:
     span = zip_span(archive, path, name)
-    try:
-        with archive.open(name) as file:
-            shape, fortran, dtype = _header(file)
-            start = file.tell()
-    except (zipfile.BadZipFile, EOFError, NotImplementedError) as error:
-        raise Unreadable(f"corrupt: {name} ({error})") from None
+    with archive.open(name) as file:
+        shape, fortran, dtype = _header(file)
+        start = file.tell()
     data: Span
     if isinstance(span, FileSpan):
         data = FileSpan(path, span.offset + start, span.size - start)

@@ -151,8 +151,10 @@ def _add(found: dict[str, Column], name: str, values: Any) -> None:
         column.first_word = column.first_word or str(words.drop_null()[0])
         column.missing -= len(words) - words.null_count
     column.missing += values.null_count
-    if values.null_count and not pa.types.is_floating(values.type):
-        values = values.cast(pa.float64(), safe=False)
-    block = tally_array(values.to_numpy(zero_copy_only=False))
-    block.nan -= values.null_count
+    block = tally_array(values.drop_null().to_numpy(zero_copy_only=False))
+    if values.null_count:  # positions are those of the rows, missing ones counted
+        rows = np.nonzero(values.is_valid().to_numpy(zero_copy_only=False))[0]
+        block.seen = len(values)
+        block.first_bad = None if block.first_bad is None else int(rows[block.first_bad])
+        block.far = None if block.far is None else int(rows[block.far])
     column.tally.merge(block)

@@ -10,14 +10,14 @@ from whynan.model import TensorStats, dotted, number
 
 @dataclass(slots=True)
 class Tally:
-    """Running counts over the blocks of one array; `min` to `root` are of the finite values."""
+    """Running counts over the blocks of one array; `min` to `std` are of the finite values."""
 
     seen: int = 0
     finite: int = 0
     min: float = math.inf
     max: float = -math.inf
     mean: float = 0.0
-    root: float = 0.0  # of the sum of squared distances from the mean: squares leave float64
+    std: float = 0.0
     nan: int = 0
     posinf: int = 0
     neginf: int = 0
@@ -40,10 +40,14 @@ class Tally:
             self.far = self.seen + block.far
         if block.finite:
             total = self.finite + block.finite
-            # Each part is scaled before it is added: a plain sum of float64 values overflows.
-            shift = block.mean - self.mean
             share = block.finite / total
-            self.root = math.hypot(self.root, block.root, shift * math.sqrt(self.finite * share))
+            # Every part is scaled before it is added or squared: sums and squares leave float64.
+            apart = math.sqrt(share * (1 - share))
+            self.std = math.hypot(
+                self.std * math.sqrt(1 - share),
+                block.std * math.sqrt(share),
+                block.mean * apart - self.mean * apart,
+            )
             self.mean = self.mean * (1 - share) + block.mean * share
             self.finite = total
             self.min, self.max = min(self.min, block.min), max(self.max, block.max)
@@ -84,7 +88,7 @@ class Tally:
         return Summary(
             stats=stats,
             mean=self.mean if self.finite else None,
-            std=self.root / math.sqrt(self.finite) if self.finite else None,
+            std=self.std if self.finite else None,
             subnormals=self.subnormals,
             first_bad=_unravel(self.first_bad, shape),
             farthest=_unravel(self.far, shape),

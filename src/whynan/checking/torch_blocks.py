@@ -70,12 +70,12 @@ def on_device(x: torch.Tensor) -> Tally:
     n = finite.sum()
     scale = kept.abs().amax().clamp(min=torch.finfo(kept.dtype).tiny)
     mean = (kept / scale).sum() / n.clamp(min=1)
-    root = torch.where(finite, kept / scale - mean, 0).square().sum().sqrt()
+    std = (torch.where(finite, kept / scale - mean, 0).square().sum() / n.clamp(min=1)).sqrt()
     numbers = [
         torch.where(finite, x, math.inf).amin(),
         torch.where(finite, x, -math.inf).amax(),
         mean * scale,
-        root * scale,
+        std * scale,
         n,
         torch.isnan(x).sum(),
         (x == math.inf).sum(),
@@ -90,11 +90,11 @@ def on_device(x: torch.Tensor) -> Tally:
         values = [float(v) for v in numbers]
     else:
         values = torch.stack([v.to(torch.float64) for v in numbers]).tolist()
-    low, high, mean_, root_, n_, nan, posinf, zeros, small, negative, far, first = values
+    low, high, mean_, std_, n_, nan, posinf, zeros, small, negative, far, first = values
     total, bad = x.numel(), x.numel() - int(n_)
     neginf = bad - int(nan) - int(posinf)
     return Tally(
-        seen=total, finite=int(n_), min=low, max=high, mean=mean_, root=root_,
+        seen=total, finite=int(n_), min=low, max=high, mean=mean_, std=std_,
         nan=int(nan), posinf=int(posinf), neginf=neginf, zeros=int(zeros),
         subnormals=int(small) - int(zeros), negatives=int(negative) - neginf,
         first_bad=int(first) if bad else None, first_is_nan=nan > 0, far=int(far) if n_ else None,

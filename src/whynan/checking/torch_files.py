@@ -187,8 +187,12 @@ class _Finder:
         function = call.function.name if isinstance(call.function, Global) else ""
         if function in ("_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_tensor_v3"):
             return self.tensor(name, call.args)
-        if function == "_reconstruct" and isinstance(call.state, tuple):
-            return _numpy_entry(name, call.state)
+        if function == "_reconstruct" and isinstance(call.state, tuple) and len(call.state) == 5:
+            _, shape, dtype, fortran, raw = call.state
+            return _numpy_entry(name, shape, dtype, bool(fortran), raw)
+        if function == "_frombuffer" and isinstance(call.args, tuple) and len(call.args) == 4:
+            raw, dtype, shape, order = call.args
+            return _numpy_entry(name, shape, dtype, order == "F", raw)
         return None
 
     def tensor(self, name: str, args: Any) -> Entry:
@@ -254,21 +258,32 @@ def _strided(
     return Entry(name=name, shape=shape, dtype=dtype, size=stop - start, tally=gapped, index=gap_index)  # fmt: skip
 
 
-def _numpy_entry(name: str, state: tuple[Any, ...]) -> Entry | None:
-    """A NumPy array inside a pickle: (version, shape, dtype, fortran order, bytes)."""
+def _raw_bytes(x: Any) -> Any:
+    """Bytes as they are, or in the disguise that protocol 2 gives them."""
+    if isinstance(x, Call) and isinstance(x.function, Global) and x.function.name == "encode":
+        x = x.args[0] if isinstance(x.args, tuple) and x.args else None
+    try:
+        return x.encode("latin1") if isinstance(x, str) else x
+    except UnicodeEncodeError:
+        return None
+
+
+def _numpy_entry(name: str, shape: Any, described: Any, fortran: bool, raw: Any) -> Entry | None:
+    """A NumPy array inside a pickle."""
     import numpy as np
 
-    if len(state) != 5 or not isinstance(state[2], Call) or not isinstance(state[1], tuple):
+    raw = _raw_bytes(raw)
+    if not isinstance(described, Call) or not isinstance(shape, tuple):
         return None
-    code = state[2].args[0] if isinstance(state[2].args, tuple) and state[2].args else None
-    order = state[2].state[1] if isinstance(state[2].state, tuple) and len(state[2].state) > 1 else "<"  # fmt: skip
-    raw = state[4].encode("latin1") if isinstance(state[4], str) else state[4]
-    if not isinstance(code, str) or code[:1] not in "fciub" or not isinstance(raw, bytes):
+    code = described.args[0] if isinstance(described.args, tuple) and described.args else None
+    details = described.state
+    order = details[1] if isinstance(details, tuple) and len(details) > 1 else "<"
+    if not isinstance(code, str) or code[:1] not in "fciub" or not isinstance(raw, (bytes, bytearray)):  # fmt: skip
         return None
     try:
         dtype = np.dtype(code).newbyteorder(">" if order == ">" else "=")
-        array = np.frombuffer(raw, dtype).reshape(state[1], order="F" if state[3] else "C")
-    except (TypeError, ValueError) as error:
+        array = np.frombuffer(raw, dtype).reshape(shape, order="F" if fortran else "C")
+    except (TypeError, ValueError, OverflowError, SyntaxError) as error:
         raise Unreadable(f"corrupt: array {name} ({error})") from None
 
     def tally(progress: Callable[[int], None]) -> Tally:
