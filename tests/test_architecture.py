@@ -20,6 +20,7 @@ ARROWS: dict[str, set[str]] = {
     "explain": {"diagnosis"},
     "report": {"explain", "diagnosis"},
     "checking": set(),
+    "arrays": {"checking", "pipeline"},
     "stable": set(),
     "cli": {"pipeline", "launch", "explain", "checking"},
 }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from whynan.version import __version__
 
 if TYPE_CHECKING:
+    from whynan.arrays.namespace import trace_arrays
     from whynan.checking.values import assert_finite, check
     from whynan.checking.verdicts import Check
     from whynan.errors import CheckFailed, WhynanError
@@ -26,6 +27,7 @@ __all__ = [
     "check",
     "diagnose",
     "trace",
+    "trace_arrays",
 ]
 
 _homes = {
@@ -39,6 +41,7 @@ _homes = {
     "check": ("whynan.checking.values", "check"),
     "diagnose": ("whynan.pipeline", "diagnose_trace"),
     "trace": ("whynan.pipeline", "trace"),
+    "trace_arrays": ("whynan.arrays.namespace", "trace_arrays"),
 }
 
 

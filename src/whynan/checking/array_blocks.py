@@ -73,7 +73,9 @@ def _finite(x: Any, original: Any, xp: Any, dtype: str) -> Tally:
     size = xp.abs(x)
     zeros = int(xp.sum(_as_int(original == 0, xp)))
     small = int(xp.sum(_as_int(size < limits.tiny, xp))) if limits else zeros
-    mean, spread = float(xp.mean(x)), float(xp.std(x))
+    reach = float(xp.max(size)) or 1.0
+    scaled = x / reach  # squares and sums of large values overflow
+    mean, spread = float(xp.mean(scaled)) * reach, float(xp.std(scaled)) * reach
     return Tally(
         seen=x.shape[0],
         finite=x.shape[0],
