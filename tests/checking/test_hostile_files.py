@@ -106,6 +106,7 @@ def test_every_kind_of_damage_has_its_line(tmp_path: Path) -> None:
         "b.npy": (b"\x93NUMPY", "corrupt: not a NumPy header"),
         "a.npz": (b"PK\3\4", "corrupt or truncated archive"),
         "a.parquet": (b"PAR1xxxxPAR1", "corrupt or truncated table"),
+        "a.csv": (b"a," * 20_001 + b"\n", "has 20,002 columns; at most 20,000 are read"),
         "a.index.json": (b"{", "corrupt: no table `weight_map` of file names beside it"),
     }  # fmt: skip
     for name, (data, message) in damages.items():

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from whynan.checking.tally import Summary, Tally
 from whynan.errors import WhynanError
 
-PIECE = 1 << 22  # bytes; a multiple of every element's size
+PIECE = 1 << 20  # bytes: small enough for the cache, and a multiple of every element's size
 # Element types by name, as NumPy can hold their bits.
 BITS = {
     "float64": "f8", "float32": "f4", "float16": "f2", "bfloat16": "u2",

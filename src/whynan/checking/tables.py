@@ -14,6 +14,7 @@ BLOCK_BYTES = 1 << 22
 BATCH_ROWS = 1 << 16
 NUMBER = r"^\s*[-+]?(\d+\.?\d*([eE][-+]?\d+)?|\.\d+([eE][-+]?\d+)?|[iI]nf(inity)?)\s*$"
 
+MOST_COLUMNS = 20_000  # each costs half a millisecond, however short
 PARTS = ["number", "word"]
 
 
@@ -65,6 +66,11 @@ def _gathered(batches: Iterator[Any]) -> list[Column]:
     return list(found.values())
 
 
+def _count(columns: int) -> None:
+    if columns > MOST_COLUMNS:
+        raise Unreadable(f"has {columns:,} columns; at most {MOST_COLUMNS:,} are read")
+
+
 def _first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:120]
 
@@ -77,6 +83,7 @@ def _parquet(path: Path, progress: Callable[[int], None]) -> Iterator[Any]:
         path, memory_map=True, pre_buffer=False,
         thrift_string_size_limit=1 << 26, thrift_container_size_limit=1 << 22,
     ) as file:  # fmt: skip
+        _count(len(file.schema_arrow))
         rows, size = max(file.metadata.num_rows, 1), path.stat().st_size
         for batch in file.iter_batches(batch_size=BATCH_ROWS, use_threads=False):
             progress(size * batch.num_rows // rows)
@@ -101,6 +108,7 @@ def _numeric_columns(path: Path) -> dict[str, bool]:
     """Whether each column holds numbers, by its first block."""
     pa = arrow()
     with _open(path, {}) as reader:
+        _count(len(reader.schema))
         types = {f.name: f.type for f in reader.schema}
     return {n: pa.types.is_integer(t) or pa.types.is_floating(t) for n, t in types.items()}
 
