@@ -14,7 +14,8 @@ _own = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _stdlib = os.path.realpath(sysconfig.get_paths()["stdlib"]) + os.sep
 
 
-def _is_library(filename: str) -> bool:
+def is_library(filename: str) -> bool:
+    """Whether a file belongs to Python, an installed package or whynan."""
     if filename.startswith("<"):
         return not filename.startswith(("<ipython", "<stdin", "<doctest"))
     path = os.path.realpath(filename)
@@ -23,7 +24,7 @@ def _is_library(filename: str) -> bool:
 
 def site_of(frame: FrameType | None) -> Site | None:
     """The innermost line that belongs to no library."""
-    while frame is not None and _is_library(frame.f_code.co_filename):
+    while frame is not None and is_library(frame.f_code.co_filename):
         frame = frame.f_back
     if frame is None:
         return None
