@@ -36,6 +36,7 @@ def check(
     whynan check --against step_1000.pt step_2000.pt
     whynan check data/
     """
+    _need_numpy()
     from whynan.checking.compare import compare
     from whynan.checking.file_text import as_json, exit_code, lines_of
     from whynan.checking.files import find_files
@@ -49,8 +50,7 @@ def check(
             report = bar.check(path)
             reports.append(report)
             if not silent:
-                for line in lines_of(report, verbose=verbose):
-                    click.echo(line, err=report.error is not None)
+                bar.say(lines_of(report, verbose=verbose), err=report.error is not None)
         old = [bar.check(path) for path in old_paths]
     comparison = compare(reports, old) if against is not None else None
     for report in old:
@@ -62,6 +62,15 @@ def check(
     if json_path is not None:
         _write(as_json(reports, comparison), json_path)
     return exit_code(reports + [r for r in old if r.error is not None])
+
+
+def _need_numpy() -> None:
+    try:
+        import numpy  # noqa: F401  # only to see that it is there
+    except ImportError:
+        from whynan.errors import UsageError
+
+        raise UsageError("checking files needs NumPy: pip install 'whynan[tables]'") from None
 
 
 class _Bar:
@@ -90,6 +99,14 @@ class _Bar:
         from whynan.checking.files import check_file
 
         return check_file(path, self.advance)
+
+    def say(self, lines: list[str], *, err: bool) -> None:
+        """Take the bar away while lines are written: on a terminal they share a place."""
+        if self.bar is not None:
+            self.bar.stop()
+        click.echo("\n".join(lines), err=err)
+        if self.bar is not None:
+            self.bar.start()
 
     def advance(self, size: int) -> None:
         if self.bar is not None:
