@@ -47,10 +47,12 @@ _homes = {
 
 def __getattr__(name: str) -> Any:
     """Public names are imported at first use, so that `import whynan` costs nothing."""
-    if name not in _homes:
-        raise AttributeError(f"module 'whynan' has no attribute {name!r}")
     import importlib
 
+    if name == "stable":  # needs torch, so `from whynan import *` must not import it
+        return importlib.import_module("whynan.stable")
+    if name not in _homes:
+        raise AttributeError(f"module 'whynan' has no attribute {name!r}")
     module, attribute = _homes[name]
     return getattr(importlib.import_module(module), attribute)
 
