@@ -171,7 +171,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 
 @given(st.integers(0, 6), st.lists(st.tuples(st.floats(0, 1), st.integers(0, 100), st.binary(max_size=8)), min_size=1, max_size=4))  # fmt: skip
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 def test_random_damage_never_crashes(
     sound: dict[str, bytes], tmp_path: Path, which: int, damages: list[tuple[float, int, bytes]]
 ) -> None:
