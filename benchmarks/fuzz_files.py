@@ -189,7 +189,7 @@ def main() -> None:
     while time.monotonic() < end - 1:
         minutes = min((end - time.monotonic()) / 60, 2.0)
         command = [sys.executable, __file__, "--worker", str(seed), "--folder", str(folder), "--minutes", str(minutes)]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, timeout=minutes * 60 + 120)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=minutes * 60 + 600)
         seed += 1
         if done.returncode:
             crashes += 1

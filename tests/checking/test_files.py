@@ -149,16 +149,17 @@ def test_csv(tmp_path: Path) -> None:
     assert "text" not in {i.name for i in report.items}
 
 
-def test_words_among_numbers_far_into_a_csv_are_counted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("at", [10, 290_000], ids=["near", "far"])
+def test_words_among_numbers_in_a_csv_are_counted(tmp_path: Path, at: int) -> None:
     path = tmp_path / "t.tsv"
-    rows = [f"{i}\t{i * 0.25}" for i in range(250_000)]
-    rows[240_000] = "oops\t1e5"
-    rows[240_001] = "\t-3"
+    rows = [f"{i + 1_000_000}\t{i * 0.25}" for i in range(300_000)]  # more than one block
+    rows[at] = "oops\t1e5"
+    rows[at + 1] = "\t-3"
     path.write_text("a\tb\n" + "\n".join(rows))
     report = checked(path)
     assert bad_names(report) == ["a"]
     assert [t.text for t in report.bad[0].faults] == ["1 missing", "1 not a number, such as 'oops'"]
-    assert report.items[1].summary.stats.count == 250_000
+    assert report.items[1].summary.stats.count == 300_000
 
 
 def test_parquet(tmp_path: Path) -> None:

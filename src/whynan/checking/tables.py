@@ -15,6 +15,7 @@ BATCH_ROWS = 1 << 16
 NUMBER = r"^\s*[-+]?(\d+\.?\d*([eE][-+]?\d+)?|\.\d+([eE][-+]?\d+)?|[iI]nf(inity)?)\s*$"
 
 MOST_COLUMNS = 20_000  # each costs half a millisecond, however short
+MOSTLY = 0.9  # of the cells: then the rest are errors, not the column's nature
 PARTS = ["number", "word"]
 
 
@@ -48,12 +49,14 @@ def columns_of(path: Path, progress: Callable[[int], None]) -> list[Column]:
     try:
         if path.suffix == ".parquet":
             return _gathered(_parquet(path, progress))
-        try:
-            return _gathered(_csv(path, progress, strict=True))
-        except pa.ArrowInvalid as error:
-            if "conversion error" not in str(error):
-                raise
-        return _gathered(_csv(path, progress, strict=False))
+        numeric, mixed = _numeric_columns(path)
+        if not mixed:
+            try:
+                return _gathered(_csv(path, progress, numeric, strict=True))
+            except pa.ArrowInvalid as error:
+                if "conversion error" not in str(error):
+                    raise
+        return _gathered(_csv(path, progress, numeric, strict=False))
     except (pa.ArrowException, OSError, ValueError, MemoryError, UnicodeError) as error:
         raise Unreadable(f"corrupt or truncated table ({_first_line(error)})") from None
 
@@ -90,12 +93,13 @@ def _parquet(path: Path, progress: Callable[[int], None]) -> Iterator[Any]:
             yield batch
 
 
-def _csv(path: Path, progress: Callable[[int], None], *, strict: bool) -> Iterator[Any]:
-    """Types are guessed from the first block. When a later cell does not fit (`strict` fails),
-    columns of numbers are read as text and parsed here, so that what does not fit is counted.
+def _csv(
+    path: Path, progress: Callable[[int], None], numeric: dict[str, bool], *, strict: bool
+) -> Iterator[Any]:
+    """Types are guessed from the first block. When a cell does not fit, columns of numbers are
+    read as text and parsed here, so that what does not fit is counted.
     """
     pa = arrow()
-    numeric = _numeric_columns(path)
     names = {name: pa.string() for name, fits in numeric.items() if not (fits and strict)}
     numbers = {name: pa.float64() for name, fits in numeric.items() if fits and strict}
     with _open(path, names | numbers) as reader:
@@ -104,13 +108,25 @@ def _csv(path: Path, progress: Callable[[int], None], *, strict: bool) -> Iterat
             yield batch if strict else _parsed(batch, numeric)
 
 
-def _numeric_columns(path: Path) -> dict[str, bool]:
-    """Whether each column holds numbers, by its first block."""
+def _numeric_columns(path: Path) -> tuple[dict[str, bool], bool]:
+    """Whether each column holds numbers, by its first block, and whether some hold text as well."""
     pa = arrow()
     with _open(path, {}) as reader:
         _count(len(reader.schema))
+        first = next(iter(reader), None)
         types = {f.name: f.type for f in reader.schema}
-    return {n: pa.types.is_integer(t) or pa.types.is_floating(t) for n, t in types.items()}
+    numeric = {n: pa.types.is_integer(t) or pa.types.is_floating(t) for n, t in types.items()}
+    mixed = [n for n, t in types.items() if first is not None and _mostly_numbers(first[n], t)]
+    return numeric | dict.fromkeys(mixed, True), bool(mixed)
+
+
+def _mostly_numbers(values: Any, kind: Any) -> bool:
+    import pyarrow.compute as pc
+
+    if not arrow().types.is_string(kind):
+        return False
+    share = pc.mean(pc.match_substring_regex(values, NUMBER)).as_py()
+    return share is not None and share >= MOSTLY
 
 
 def _open(path: Path, types: dict[str, Any]) -> Any:
