@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from whynan.checking.compare import Comparison
 from whynan.checking.files import FileReport
 from whynan.checking.verdicts import Item
+from whynan.model import kind_of
 
 SCHEMA = "whynan.check/1"
 MOST_NOTES = 8
@@ -68,16 +70,21 @@ def as_json(reports: list[FileReport], comparison: Comparison | None) -> dict[st
     return made
 
 
+def _number(value: float | None) -> float | str | None:
+    """JSON has no infinity: by name, as everywhere in whynan's reports."""
+    return value if value is None or math.isfinite(value) else kind_of(value)
+
+
 def _item(item: Item) -> dict[str, Any]:
     summary, stats = item.summary, item.summary.stats
     return {
         "name": item.name,
         "shape": stats.shape,
         "dtype": stats.dtype,
-        "min": stats.min,
-        "max": stats.max,
-        "mean": summary.mean,
-        "std": summary.std,
+        "min": _number(stats.min),
+        "max": _number(stats.max),
+        "mean": _number(summary.mean),
+        "std": _number(summary.std),
         "nan": stats.nan,
         "posinf": stats.posinf,
         "neginf": stats.neginf,
