@@ -126,7 +126,7 @@ def _finite(x: np.ndarray[Any, Any], lowest: int, highest: int, dtype: str) -> T
     import numpy as np
 
     low, high = float(x[lowest]), float(x[highest])
-    mean, std = _moments(x)
+    mean, std = _moments(x) if low < high else (low, 0.0)
     limits = limits_of(dtype)
     tiny = limits.tiny if limits else 0.0
     small = zeros = negatives = 0
