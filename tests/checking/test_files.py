@@ -149,6 +149,13 @@ def test_csv(tmp_path: Path) -> None:
     assert "text" not in {i.name for i in report.items}
 
 
+def test_columns_of_one_name_are_kept_apart(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a,a,b\n1,,x\n2,5,y\n")
+    report = checked(path)
+    assert [(i.name, len(i.faults)) for i in report.items] == [("a", 0), ("a", 1)]
+
+
 @pytest.mark.parametrize("at", [10, 290_000], ids=["near", "far"])
 def test_words_among_numbers_in_a_csv_are_counted(tmp_path: Path, at: int) -> None:
     path = tmp_path / "t.tsv"

@@ -62,10 +62,10 @@ def columns_of(path: Path, progress: Callable[[int], None]) -> list[Column]:
 
 
 def _gathered(batches: Iterator[Any]) -> list[Column]:
-    found: dict[str, Column] = {}
+    found: dict[int, Column] = {}  # by position: names may repeat
     for batch in batches:
-        for name, values in zip(batch.schema.names, batch.columns, strict=True):
-            _add(found, name, values)
+        for i, values in enumerate(batch.columns):
+            _add(found, i, batch.schema.names[i], values)
     return list(found.values())
 
 
@@ -116,7 +116,9 @@ def _numeric_columns(path: Path) -> tuple[dict[str, bool], bool]:
         first = next(iter(reader), None)
         types = {f.name: f.type for f in reader.schema}
     numeric = {n: pa.types.is_integer(t) or pa.types.is_floating(t) for n, t in types.items()}
-    mixed = [n for n, t in types.items() if first is not None and _mostly_numbers(first[n], t)]
+    # By position: a table may have several columns of one name.
+    parts = zip(first.schema, first.columns, strict=True) if first is not None else ()
+    mixed = [field.name for field, values in parts if _mostly_numbers(values, field.type)]
     return numeric | dict.fromkeys(mixed, True), bool(mixed)
 
 
@@ -156,7 +158,7 @@ def _parsed(batch: Any, numeric: dict[str, bool]) -> Any:
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
-def _add(found: dict[str, Column], name: str, values: Any) -> None:
+def _add(found: dict[int, Column], position: int, name: str, values: Any) -> None:
     import numpy as np
 
     from whynan.checking.numpy_blocks import tally_array
@@ -169,7 +171,7 @@ def _add(found: dict[str, Column], name: str, values: Any) -> None:
         values = values.flatten()
     if not (pa.types.is_floating(values.type) or pa.types.is_integer(values.type)):
         return
-    column = found.setdefault(name, Column(name, np.dtype(values.type.to_pandas_dtype()).name))
+    column = found.setdefault(position, Column(name, np.dtype(values.type.to_pandas_dtype()).name))
     if words is not None and words.null_count < len(words):
         column.words += len(words) - words.null_count
         column.first_word = column.first_word or str(words.drop_null()[0])
