@@ -21,9 +21,12 @@ ARROWS: dict[str, set[str]] = {
     "explain": {"diagnosis"},
     "report": {"explain", "diagnosis"},
     "repair": {"pipeline", "runner", "launch", "explain", "diagnosis", "report"},
-    "cli": {"pipeline", "runner", "launch", "explain", "reopen", "repair"},
+    "checking": set(),
+    "arrays": {"checking", "pipeline"},
+    "stable": set(),
+    "cli": {"pipeline", "runner", "launch", "explain", "reopen", "repair", "checking"},
 }
-TORCH_FOLDERS = {"watching", "record", "repair", "adapters"}
+TORCH_FOLDERS = {"watching", "record", "repair", "adapters", "stable"}
 
 
 def imports_of(path: Path) -> set[str]:
@@ -73,7 +76,7 @@ def test_nothing_imports_the_command_line() -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        "import whynan; whynan.Diagnosis; whynan.diagnose",
+        "import whynan; whynan.Diagnosis; whynan.diagnose; whynan.check",
         "from whynan.cli import commands; commands(['--help'], standalone_mode=False)",
         "from whynan.cli import commands; commands(['explain', 'N012'], standalone_mode=False)",
         "from whynan.cli import commands; commands(['explain', '--list'], standalone_mode=False)",

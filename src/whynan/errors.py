@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from whynan.checking.verdicts import Check
     from whynan.model import Diagnosis
 
 
@@ -28,6 +29,16 @@ class AnomalyFound(WhynanError):
     def __init__(self, diagnosis: Diagnosis) -> None:
         super().__init__(str(diagnosis))
         self.diagnosis = diagnosis
+
+
+class CheckFailed(WhynanError, AssertionError):
+    """A value is not what it should be. Carries the `check`; an AssertionError, so tests fail."""
+
+    exit_code = 3
+
+    def __init__(self, check: Check) -> None:
+        super().__init__(check.complaint())
+        self.check = check
 
 
 class StopRun(BaseException):

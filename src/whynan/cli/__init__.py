@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from whynan.cli.check import check
 from whynan.cli.explain import explain
 from whynan.cli.fix import fix
 from whynan.cli.report import report
@@ -25,6 +26,7 @@ def commands() -> None:
     whynan report run.whynan        draw a saved run again
     whynan fix train.py             and find a change that was run and works
     whynan whatif train.py          the same run with one thing changed at a time
+    whynan check model.pt           NaN, Inf and odd values in files
     whynan explain N012             what a rule means and what to use instead
 
     Exit codes: the script's own when it is healthy, 3 when a non-finite value
@@ -35,6 +37,7 @@ def commands() -> None:
 commands.add_command(run)
 commands.add_command(fix)
 commands.add_command(whatif)
+commands.add_command(check)
 commands.add_command(explain)
 commands.add_command(report)
 

@@ -11,7 +11,7 @@ from whynan.diagnosis.rules.opaque_op import unexplained
 from whynan.model import Anomaly, Evidence, Finding, OpRecord
 from whynan.registry import Rule, rules
 
-TORCH_NAMESPACES = ("aten", "prims", "entry", "torchvision", "c10d")
+TORCH_NAMESPACES = ("aten", "prims", "entry", "torchvision", "c10d", "array")
 
 
 def explain_evidence(evidence: Evidence) -> Anomaly:

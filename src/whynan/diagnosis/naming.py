@@ -36,7 +36,7 @@ def call_of(op: OpRecord) -> str:
         func = tree.func
         if isinstance(func, ast.Attribute):
             owner = ast.unparse(func.value)
-            if owner in ("torch", "F", "np", "nn.functional", "torch.nn.functional"):
+            if owner in _NAMESPACES:
                 return f"{owner}.{func.attr}"
             if owner.startswith("torch.") and owner.replace(".", "").isidentifier():
                 return f"{owner}.{func.attr}"
@@ -94,8 +94,11 @@ def operand_names(op: OpRecord) -> list[str | None]:
 
 _NAMESPACES = frozenset(
     {"torch", "F", "nn.functional", "torch.nn.functional", "torch.linalg", "torch.special"}
+    | {"np", "numpy", "xp", "cp", "cupy", "jnp"}
 )
 _SYNONYMS = {
     "_softmax": ("softmax",), "_log_softmax": ("log_softmax",), "mm": ("matmul",), "bmm": ("matmul",),
     "linalg_vector_norm": ("norm", "vector_norm"), "div": ("divide", "true_divide"),
+    "mul": ("multiply",), "sub": ("subtract",), "pow": ("power",), "acos": ("arccos",),
+    "asin": ("arcsin",),
 }  # fmt: skip

@@ -1,0 +1,1 @@
+"""Any array library, operation by operation: NumPy, CuPy, JAX and whatever follows the standard."""

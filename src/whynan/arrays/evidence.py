@@ -1,0 +1,110 @@
+"""One operation on arrays as evidence that the rules can read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from whynan.checking.distributions import to_numpy
+from whynan.checking.values import summarise
+from whynan.model import Evidence, Operand, OpRecord, Scalar, Site
+
+# What the rules call an operation, where array libraries call it otherwise.
+NAMES = {
+    "divide": "div", "true_divide": "div", "truediv": "div", "multiply": "mul", "subtract": "sub",
+    "power": "pow", "matmul": "mm", "dot": "mm", "negative": "neg", "floordiv": "floor_divide",
+    "mod": "remainder", "arccos": "acos", "arcsin": "asin", "arctanh": "atanh",
+    "arccosh": "acosh", "astype": "_to_copy", "absolute": "abs",
+}  # fmt: skip
+ELEMENTWISE = frozenset(
+    ["div", "mul", "sub", "add", "pow", "floor_divide", "remainder", "neg", "abs", "exp", "exp2",
+     "expm1", "log", "log2", "log10", "log1p", "sqrt", "reciprocal", "square", "acos", "asin",
+     "atanh", "acosh", "sinh", "cosh", "tan", "tanh", "sin", "cos", "_to_copy", "float_power"]
+)  # fmt: skip
+
+
+def evidence_of(
+    function: str, inputs: list[Any], output: Any, site: Site | None, library: str,
+    made: Mapping[int, str],
+) -> Evidence | None:  # fmt: skip
+    """What the operation did, if it made a non-finite value out of finite ones."""
+    import numpy as np
+
+    name = NAMES.get(function, function)
+    out = to_numpy(output)
+    arrays = {i: to_numpy(x) for i, x in enumerate(inputs) if hasattr(x, "dtype")}
+    numbers = {i: x for i, x in enumerate(inputs) if i not in arrays}
+    fresh = ~np.isfinite(out)
+    if any(isinstance(n, (int, float)) and not math.isfinite(n) for n in numbers.values()):
+        return None  # an infinity that the program wrote
+    elementwise = name in ELEMENTWISE
+    for array in arrays.values():
+        if elementwise:
+            fresh = fresh & np.isfinite(np.broadcast_to(array, out.shape))
+        elif not np.isfinite(array).all():
+            return None
+    if not fresh.any():
+        return None
+    nan = fresh & np.isnan(out)
+    position = int((nan if nan.any() else fresh).reshape(-1).argmax())
+    index = tuple(int(i) for i in np.unravel_index(position, out.shape))
+    value = float(out[index])
+    roles = _roles(name, len(inputs))
+    operands = tuple(
+        _operand(inputs[i], array, roles[i], index if elementwise else None, out.shape, made.get(i))
+        for i, array in arrays.items()
+    )
+    scalars: dict[str, Scalar] = {
+        roles[i]: n for i, n in numbers.items() if isinstance(n, (int, float))
+    }
+    result = Operand(
+        role="out", stats=summarise(output).stats, index=index, first=index,
+        dtype=summarise(output).stats.dtype, value=value,
+    )  # fmt: skip
+    origin = OpRecord(
+        index=0, op=f"array.{name}.{library}", phase="data", step=0, site=site, inputs=operands,
+        outputs=(result,), scalars=scalars,
+        exact=_exact(function, [_at(arrays.get(i), numbers.get(i), index, out.shape) for i in range(len(inputs))]) if elementwise else None,
+    )  # fmt: skip
+    return Evidence(
+        sink="output", subject="result", step=0, origin=origin, origin_kind="operation",
+        sink_site=site, sink_value=value,
+    )  # fmt: skip
+
+
+def _roles(name: str, n: int) -> list[str]:
+    second = "exponent" if name in ("pow", "float_power") else "mat2" if name == "mm" else "other"
+    return ["self", second, *(f"argument {i}" for i in range(2, n))]
+
+
+def _at(array: Any, number: Any, index: tuple[int, ...], shape: tuple[int, ...]) -> Any:
+    import numpy as np
+
+    return number if array is None else float(np.broadcast_to(array, shape)[index])
+
+
+def _operand(
+    x: Any, array: Any, role: str, index: tuple[int, ...] | None, shape: tuple[int, ...],
+    source: str | None,
+) -> Operand:  # fmt: skip
+    stats = summarise(x).stats
+    value = _at(array, None, index, shape) if index is not None else None
+    # Scalars have no index; broadcast ones have another than the output's.
+    own = index if index is not None and array.shape == shape else None
+    return Operand(role=role, stats=stats, index=own, dtype=stats.dtype, value=value, source=source)
+
+
+def _exact(function: str, values: list[Any]) -> float | None:
+    """The same operation on the witness in float64."""
+    import numpy as np
+
+    known = {"truediv": "divide", "mod": "remainder", "floordiv": "floor_divide", "mul": "multiply", "sub": "subtract", "pow": "power", "neg": "negative"}  # fmt: skip
+    compute = getattr(np, known.get(function, function), None)
+    if function == "astype":
+        return float(values[0])
+    try:
+        with np.errstate(all="ignore"):
+            return float(compute(*[np.float64(v) for v in values])) if compute else None
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,1 @@
+"""Checks of values that exist already: arrays, containers of them, and files."""

@@ -1,0 +1,95 @@
+"""File reports as lines for a reader and as JSON for a program."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from whynan.checking.compare import Comparison
+from whynan.checking.files import FileReport
+from whynan.checking.verdicts import Item
+from whynan.model import kind_of
+
+SCHEMA = "whynan.check/1"
+MOST_NOTES = 8
+
+
+def lines_of(report: FileReport, *, verbose: bool) -> list[str]:
+    """A headline, then what is bad, then what is odd."""
+    if report.error is not None:
+        return [f"{report.path}: not checked: {report.error}"]
+    if not report.items:
+        found = "all parts are there" if report.path.name.endswith(".json") else "no arrays in it"
+        return [f"{report.path}: {found}"]
+    one, many = ("column", "columns") if report.table else ("tensor", "tensors")
+    n = len(report.items)
+    head = f"{report.path}: {n:,} {one if n == 1 else many}, {report.values:,} values"
+    bad = report.bad
+    verdict = f"{len(bad):,} bad" if bad else "no NaN, no Inf" + (", nothing missing" if report.table else "")  # fmt: skip
+    lines = [f"{head}: {verdict}", *(f"  bad   {item}" for item in bad)]
+    notes = [item for item in report.items if not item.faults and (item.troubles or verbose)]
+    shown = notes if verbose else notes[:MOST_NOTES]
+    lines += [f"  {'note' if item.troubles else 'ok  '}  {item}" for item in shown]
+    if len(notes) > len(shown):
+        lines.append(f"  ...   {len(notes) - len(shown):,} more with a note; -v shows all")
+    return lines
+
+
+def exit_code(reports: list[FileReport]) -> int:
+    """3 when a value is bad, 2 when a file cannot be read, else 0."""
+    if any(report.bad for report in reports):
+        return 3
+    return 2 if any(report.error is not None for report in reports) else 0
+
+
+def as_json(reports: list[FileReport], comparison: Comparison | None) -> dict[str, Any]:
+    """The contract for programs."""
+    outcomes = {0: "clean", 2: "unreadable", 3: "bad"}
+    made: dict[str, Any] = {
+        "schema": SCHEMA,
+        "outcome": outcomes[exit_code(reports)],
+        "files": [
+            {
+                "path": str(report.path),
+                "error": report.error,
+                "values": report.values,
+                "items": [_item(item) for item in report.items],
+            }
+            for report in reports
+        ],
+    }
+    if comparison is not None:
+        made["against"] = {
+            "went_bad": comparison.went_bad,
+            "was_bad": comparison.was_bad,
+            "grew": [{"name": n, "old_rms": o, "new_rms": r} for n, o, r in comparison.grew],
+            "reshaped": comparison.reshaped,
+            "added": comparison.added,
+            "removed": comparison.removed,
+        }
+    return made
+
+
+def _number(value: float | None) -> float | str | None:
+    """JSON has no infinity: by name, as everywhere in whynan's reports."""
+    return value if value is None or math.isfinite(value) else kind_of(value)
+
+
+def _item(item: Item) -> dict[str, Any]:
+    summary, stats = item.summary, item.summary.stats
+    return {
+        "name": item.name,
+        "shape": stats.shape,
+        "dtype": stats.dtype,
+        "min": _number(stats.min),
+        "max": _number(stats.max),
+        "mean": _number(summary.mean),
+        "std": _number(summary.std),
+        "nan": stats.nan,
+        "posinf": stats.posinf,
+        "neginf": stats.neginf,
+        "zeros": stats.zeros,
+        "subnormals": summary.subnormals,
+        "first_bad": summary.first_bad,
+        "troubles": [{"kind": t.kind, "text": t.text, "fault": t.fault} for t in item.troubles],
+    }

@@ -1,0 +1,124 @@
+"""`whynan check`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from whynan.checking.files import FileReport
+
+
+@click.command()
+@click.option("--against", type=click.Path(path_type=Path), metavar="OLD", help="Compare with an earlier checkpoint: what went bad, what grew.")  # fmt: skip
+@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Also write the findings as JSON; `-` for standard output instead of text.")  # fmt: skip
+@click.option("-v", "--verbose", is_flag=True, help="Show every tensor, also the sound ones.")
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+def check(
+    against: Path | None, json_path: Path | None, verbose: bool, files: tuple[Path, ...]
+) -> int:
+    """Look for NaN, Inf and odd values in checkpoints, arrays and tables.
+
+    FILES are .pt .pth .bin .ckpt .safetensors .npy .npz .csv .tsv .parquet, the index of a sharded
+    checkpoint, or folders of these. They are read in pieces, whatever their size, and nothing in
+    them is ever executed.
+
+    Exit codes: 0 all is well, 3 bad values were found, 2 a file cannot be read.
+
+    \b
+    whynan check model.safetensors
+    whynan check --against step_1000.pt step_2000.pt
+    whynan check data/
+    """
+    _need_numpy()
+    from whynan.checking.compare import compare
+    from whynan.checking.file_text import as_json, exit_code, lines_of
+    from whynan.checking.files import find_files
+
+    silent = json_path is not None and str(json_path) == "-"
+    paths = find_files(list(files))
+    old_paths = find_files([against]) if against is not None else []
+    reports: list[FileReport] = []
+    with _Bar(paths + old_paths) as bar:
+        for path in paths:
+            report = bar.check(path)
+            reports.append(report)
+            if not silent:
+                bar.say(lines_of(report, verbose=verbose), err=report.error is not None)
+        old = [bar.check(path) for path in old_paths]
+    comparison = compare(reports, old) if against is not None else None
+    for report in old:
+        if report.error is not None:
+            click.echo(f"{report.path}: not checked: {report.error}", err=True)
+    if comparison is not None and not silent:
+        click.echo(f"against {against} (OLD):")
+        click.echo("\n".join(comparison.lines() or ["  nothing went bad, nothing grew"]))
+    if json_path is not None:
+        _write(as_json(reports, comparison), json_path)
+    return exit_code(reports + [r for r in old if r.error is not None])
+
+
+def _need_numpy() -> None:
+    try:
+        import numpy  # noqa: F401  # only to see that it is there
+    except ImportError:
+        from whynan.errors import UsageError
+
+        raise UsageError("checking files needs NumPy: pip install 'whynan[tables]'") from None
+
+
+class _Bar:
+    """Progress on a terminal's standard error; nothing elsewhere."""
+
+    def __init__(self, paths: list[Path]) -> None:
+        self.total = sum(p.stat().st_size for p in paths)
+        self.bar: Any = None
+
+    def __enter__(self) -> _Bar:
+        if sys.stderr.isatty() and self.total > 1 << 26:
+            from rich.console import Console
+            from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
+
+            columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn())
+            self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self.bar.start()
+            self.task = self.bar.add_task("", total=self.total)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+    def check(self, path: Path) -> FileReport:
+        from whynan.checking.files import check_file
+
+        return check_file(path, self.advance)
+
+    def say(self, lines: list[str], *, err: bool) -> None:
+        """Take the bar away while lines are written: on a terminal they share a place."""
+        if self.bar is not None:
+            self.bar.stop()
+        click.echo("\n".join(lines), err=err)
+        if self.bar is not None:
+            self.bar.start()
+
+    def advance(self, size: int) -> None:
+        if self.bar is not None:
+            self.bar.advance(self.task, size)
+
+
+def _write(made: dict[str, Any], path: Path) -> None:
+    text = json.dumps(made, allow_nan=False, indent=1)
+    if str(path) == "-":
+        click.echo(text)
+        return
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    with os.fdopen(handle, "w") as file:
+        file.write(text)
+    os.replace(temporary, path)

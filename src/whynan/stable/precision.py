@@ -1,0 +1,32 @@
+"""Which type to compute in: half inputs in float32, everything else as it is."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+HALF = (torch.float16, torch.bfloat16)
+
+
+def widen(x: Tensor) -> tuple[torch.dtype, Tensor]:
+    """The type of the result, and the operand in the type to compute in."""
+    dtype = x.dtype if x.dtype.is_floating_point else torch.get_default_dtype()
+    return dtype, x.to(torch.float32 if dtype in HALF else dtype)
+
+
+def widen_pair(a: Tensor | float, b: Tensor | float) -> tuple[torch.dtype, Tensor, Tensor]:
+    """The same for two operands by torch's promotion; one of them may be a number."""
+    dtype = _common(a, b)
+    work = torch.float32 if dtype in HALF else dtype
+    # The type at once: a number would otherwise pass through float32.
+    return dtype, torch.as_tensor(a, dtype=work), torch.as_tensor(b, dtype=work)
+
+
+def _common(a: Tensor | float, b: Tensor | float) -> torch.dtype:
+    """`torch.result_type` for floating results, which `torch.compile` cannot trace."""
+    floating = [t for t in (a, b) if isinstance(t, Tensor) and t.dtype.is_floating_point]
+    if any(t.dim() for t in floating):
+        floating = [t for t in floating if t.dim()]
+    if not floating:
+        return torch.get_default_dtype()
+    return torch.promote_types(floating[0].dtype, floating[-1].dtype)

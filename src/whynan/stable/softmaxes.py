@@ -1,0 +1,119 @@
+"""Softmax with a temperature, a floor or a mask, and what to do when nothing is left."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from whynan.stable.precision import widen
+
+Empty = Literal["zeros", "uniform", "raise"]
+
+
+def softmax(x: Tensor, dim: int = -1, *, temperature: Tensor | float = 1.0) -> Tensor:
+    """softmax(x / temperature) without overflow of the quotient; one-hot at temperature 0.
+
+    The largest value is taken off first: [100, 101] / 1e-3 overflows float16. At temperature 0,
+    equal largest values share.
+    """
+    dtype, x = widen(x)
+    if isinstance(temperature, Tensor):
+        return torch.softmax(_cooled_by(x, dim, temperature), dim).to(dtype)
+    if temperature == 1:
+        return torch.softmax(x, dim).to(dtype)
+    return torch.softmax(_cooled(x, dim, temperature), dim).to(dtype)
+
+
+def log_softmax(x: Tensor, dim: int = -1, *, temperature: Tensor | float = 1.0) -> Tensor:
+    """log(softmax(x / temperature)), for the loss of a distilled or calibrated model."""
+    dtype, x = widen(x)
+    if isinstance(temperature, Tensor):
+        return torch.log_softmax(_cooled_by(x, dim, temperature), dim).to(dtype)
+    if temperature == 1:
+        return torch.log_softmax(x, dim).to(dtype)
+    return torch.log_softmax(_cooled(x, dim, temperature), dim).to(dtype)
+
+
+def _cooled(x: Tensor, dim: int, temperature: float) -> Tensor:
+    if temperature < 0:
+        raise ValueError(f"temperature must not be negative, got {temperature}")
+    below = x - x.detach().amax(dim, keepdim=True)
+    if temperature == 0:
+        return torch.where(below == 0, 0.0, torch.where(below < 0, -math.inf, below))
+    return below / temperature
+
+
+def _cooled_by(x: Tensor, dim: int, temperature: Tensor) -> Tensor:
+    """A temperature that may be learned: a -inf logit gives it no gradient, nor does a 0."""
+    temperature = temperature.to(x.dtype)
+    below = x - x.detach().amax(dim, keepdim=True)
+    hidden, cold = below == -math.inf, temperature == 0
+    scaled = torch.where(hidden, 0.0, below) / torch.where(cold, 1.0, temperature)
+    scaled = torch.where(cold & (below < 0), -math.inf, scaled)
+    return torch.where(hidden, -math.inf, scaled)
+
+
+def clipped_softmax(x: Tensor, dim: int = -1, *, floor: float | None = None) -> Tensor:
+    """Probabilities of at least `floor` that still sum to 1 and keep their gradient.
+
+    Clamping probabilities cuts the gradient and the sum, clamping logits limits what can be
+    learned; this mixes in a uniform share: p * (1 - n * floor) + floor. By default the shares sum
+    to one rounding step of the type.
+    """
+    dtype, wide = widen(x)
+    n = x.shape[dim]
+    if floor is None:
+        info = torch.finfo(dtype)
+        floor = max(info.eps / n, info.smallest_normal * info.eps)
+    if not 0 < floor * n < 1:
+        raise ValueError(f"floor must lie between 0 and 1/{n}, got {floor}")
+    return (torch.softmax(wide, dim) * (1 - n * floor) + floor).to(dtype)
+
+
+def masked_softmax(x: Tensor, mask: Tensor, dim: int = -1, *, empty: Empty = "zeros") -> Tensor:
+    """softmax over the entries where `mask` is True; exactly 0 elsewhere.
+
+    A row with nothing left (hidden or -inf throughout) becomes zeros, uniform, or raises. Values
+    under the mask, NaN included, reach neither the result nor the gradient.
+    """
+    dtype, x = widen(x)
+    filled, some = _masked(x, mask, dim, empty)
+    p = torch.softmax(filled, dim)
+    return (p if empty == "uniform" else torch.where(some, p, 0.0)).to(dtype)
+
+
+def masked_log_softmax(x: Tensor, mask: Tensor, dim: int = -1, *, empty: Empty = "zeros") -> Tensor:
+    """log of `masked_softmax`: -inf where the mask is False, with gradient 0."""
+    dtype, x = widen(x)
+    filled, some = _masked(x, mask, dim, empty)
+    log_p = torch.log_softmax(filled, dim)
+    return (log_p if empty == "uniform" else torch.where(some, log_p, -math.inf)).to(dtype)
+
+
+def _masked(x: Tensor, mask: Tensor, dim: int, empty: Empty) -> tuple[Tensor, Tensor]:
+    """Hidden entries at -inf, empty rows at 0, and which rows have something left."""
+    if mask.dtype is not torch.bool:
+        raise TypeError(f"mask must be boolean (True: keep), got {mask.dtype}")
+    hidden = torch.where(mask, x, -math.inf)
+    some = (hidden != -math.inf).any(dim, keepdim=True)
+    if empty == "raise" and not bool(some.all()):
+        first = (~some.squeeze(dim)).nonzero()[0].tolist()
+        raise ValueError(f"masked_softmax: row {first} has nothing left under its mask")
+    return torch.where(some, hidden, 0.0), some
+
+
+def logsumexp(
+    x: Tensor, dim: int = -1, *, mask: Tensor | None = None, keepdim: bool = False
+) -> Tensor:
+    """log(sum(exp(x))) over the entries where `mask` is True; -inf with gradient 0 for none."""
+    dtype, x = widen(x)
+    hidden = x if mask is None else torch.where(mask, x, -math.inf)
+    top = hidden.detach().amax(dim, keepdim=True)
+    none = top == -math.inf
+    top = top.masked_fill(torch.isinf(top), 0.0)
+    total = torch.exp(hidden - top).sum(dim, keepdim=True).masked_fill(none, 1.0)
+    result = (total.log() + top).masked_fill(none, -math.inf)
+    return (result if keepdim else result.squeeze(dim)).to(dtype)
