@@ -7,6 +7,7 @@ import sys
 import click
 
 from whynan.cli.explain import explain
+from whynan.cli.lint import lint
 from whynan.cli.run import run
 from whynan.errors import WhynanError
 from whynan.version import __version__
@@ -19,6 +20,7 @@ def commands() -> None:
 
     \b
     whynan run train.py             run a script, name the first bad operation
+    whynan lint src/                find unstable code before it runs
     whynan explain N012             what a rule means and what to use instead
 
     Exit codes: the script's own when it is healthy, 3 when a non-finite value
@@ -28,6 +30,7 @@ def commands() -> None:
 
 commands.add_command(run)
 commands.add_command(explain)
+commands.add_command(lint)
 
 
 def main() -> None:

@@ -1,0 +1,466 @@
+"""Walks a file's statements in order, so that every variable is known by its last certain value.
+
+A definition counts only where it dominates the use: what one arm of an `if` or a loop's body
+assigns is unknown after it, unless the other arm leaves the function.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+
+from whynan.lint.ops import KNOWN, operation
+from whynan.lint.reader import ClassInfo, Reader, spelled_in
+from whynan.lint.source import Source
+from whynan.lint.terms import Kind, Term, resolve, strip
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+NO_GRAD = ("no_grad", "inference_mode")
+IN_PLACE_MODULE = ("half", "double", "float", "bfloat16")
+TENSOR_WORDS = ("Tensor", "torch.Tensor", "FloatTensor")
+SCALAR_WORDS = ("float", "int", "bool", "str", "float | None", "int | None", "Optional[float]")
+
+
+class Walker:
+    """The state of the walk; rules see it as the place where they are asked."""
+
+    def __init__(self, source: Source, check: Callable[[Term, Walker], None]) -> None:
+        self.source = source
+        self.no_grad = False
+        self.half = source.uses_half(1, len(source.lines))
+        self.function: Function | None = None
+        self.silent = 0  # reading ahead: nothing is checked
+        self._check = check
+        self.reader = Reader(source, self._visit)
+        self.reader.globals = self._global
+        self._assigned_once: dict[str, ast.expr | None] = {}
+        self._global_terms: dict[str, Term | None] = {}
+        self._returns: list[Term | None] = []
+
+    @property
+    def tested(self) -> frozenset[str]:
+        return self.reader.tested
+
+    @property
+    def env(self) -> dict[str, Term]:
+        return self.reader.env
+
+    def _visit(self, term: Term) -> None:
+        if not self.silent:
+            self._check(term, self)
+
+    def walk(self) -> None:
+        body = self.source.tree.body
+        self._assigned_once = assigned_once(body)
+        classes = [n for n in ast.walk(self.source.tree) if isinstance(n, ast.ClassDef)]
+        for node in classes:
+            self.reader.classes[node.name] = ClassInfo(node.name, _is_module(node))
+        for node in classes:
+            self._read_attributes(node)
+        for node in classes:  # before anything that may call an instance
+            self._read_returned(node)
+        self._definitions(body)
+        self._block(body)
+
+    def _definitions(self, body: Iterable[ast.stmt]) -> None:
+        for node in body:
+            if isinstance(node, ast.ClassDef):
+                self._class(node)
+            elif isinstance(node, Function):
+                self._function(node)
+            elif isinstance(node, ast.If | ast.Try | ast.With):
+                self._definitions(s for s in ast.iter_child_nodes(node) if isinstance(s, ast.stmt))
+
+    # Names of the module and attributes of classes
+
+    def _global(self, name: str) -> Term | None:
+        """A name assigned exactly once at module level: the same wherever it is read."""
+        if name not in self._assigned_once:
+            return None
+        if name not in self._global_terms:
+            self._global_terms[name] = None  # a definition in terms of itself is unknown
+            value = self._assigned_once[name]
+            if value is not None:
+                self._global_terms[name] = self._read_aside(value, {})
+        return self._global_terms[name]
+
+    def _read_aside(self, value: ast.expr, env: dict[str, Term]) -> Term:
+        reader = self.reader
+        kept = reader.env, reader.own_class
+        self.silent += 1
+        reader.env = env
+        term = reader.read(value)
+        reader.env, reader.own_class = kept
+        self.silent -= 1
+        return term
+
+    def _read_attributes(self, node: ast.ClassDef) -> None:
+        info = self.reader.classes[node.name]
+        seen: dict[str, int] = {}
+        values: dict[str, tuple[ast.expr, Function]] = {}
+        for method in node.body:
+            if not isinstance(method, Function):
+                continue
+            for target, value in _self_assignments(method):
+                seen[target] = seen.get(target, 0) + 1
+                if value is not None:
+                    values[target] = (value, method)
+        for name, (value, method) in values.items():
+            if seen[name] == 1:
+                info.attributes[name] = self._read_aside(value, _parameters(method, False))
+
+    def _read_returned(self, node: ast.ClassDef) -> None:
+        forward = next((m for m in node.body if isinstance(m, Function) and m.name == "forward"), None)  # fmt: skip
+        info = self.reader.classes[node.name]
+        if forward is None or not info.is_module:
+            return
+        self.silent += 1
+        returned = self._run(forward, info)
+        self.silent -= 1
+        if returned and all(r is not None for r in returned):
+            kept = [strip(r) for r in returned if r is not None]
+            if len({t.op for t in kept}) == 1 and kept[0].op != "unknown":
+                info.returned = kept[0]
+
+    # Functions
+
+    def _class(self, node: ast.ClassDef) -> None:
+        outer, outer_half = self.reader.own_class, self.half
+        self.reader.own_class = self.reader.classes[node.name]
+        self.half = self.source.uses_half(node.lineno, node.end_lineno or node.lineno)
+        for statement in node.body:
+            if isinstance(statement, Function):
+                self._function(statement)
+            elif isinstance(statement, ast.ClassDef):
+                self._class(statement)
+        self.reader.own_class, self.half = outer, outer_half
+
+    def _function(self, node: Function) -> None:
+        half = self.half
+        if self.reader.own_class is None:
+            self.half = self.source.uses_half(node.lineno, node.end_lineno or node.lineno)
+        self._run(node, self.reader.own_class)
+        self.half = half
+
+    def _run(self, node: Function, info: ClassInfo | None) -> list[Term | None]:
+        reader = self.reader
+        kept = reader.env, reader.own_class, reader.tested, self.no_grad, self.function, self._returns  # fmt: skip
+        once = {name: reader.env[name] for name in reader.env if name.isidentifier()} if self.function else {}  # fmt: skip
+        is_forward = info is not None and info.is_module and node.name == "forward"
+        reader.env = {**once, **_parameters(node, is_forward)}
+        reader.own_class = info
+        reader.tested = frozenset()
+        self.no_grad = self.no_grad or any(_turns_off_gradients(d) for d in node.decorator_list)
+        self.function, self._returns = node, []
+        self._block(node.body)
+        returned = self._returns
+        reader.env, reader.own_class, reader.tested, self.no_grad, self.function, self._returns = kept  # fmt: skip
+        return returned
+
+    # Statements
+
+    def _block(self, statements: Iterable[ast.stmt]) -> bool:
+        """Walk a block; True when it certainly leaves (return, raise, continue, break)."""
+        for statement in statements:
+            if self._statement(statement):
+                return True
+        return False
+
+    def _statement(self, node: ast.stmt) -> bool:
+        read = self.reader.read
+        if isinstance(node, ast.Assign):
+            value = read(node.value)
+            for target in node.targets:
+                self._bind(target, value)
+        elif isinstance(node, ast.AnnAssign):
+            if node.value is not None:
+                self._bind(node.target, read(node.value))
+        elif isinstance(node, ast.AugAssign):
+            self._augmented(node)
+        elif isinstance(node, ast.Return):
+            self._returns.append(read(node.value) if node.value is not None else None)
+            return True
+        elif isinstance(node, ast.Expr):
+            self._expression(node.value)
+        elif isinstance(node, ast.If):
+            return self._if(node)
+        elif isinstance(node, ast.For | ast.AsyncFor | ast.While):
+            self._loop(node)
+        elif isinstance(node, ast.With | ast.AsyncWith):
+            return self._with(node)
+        elif isinstance(node, ast.Try):
+            self._try(node)
+        elif isinstance(node, ast.Assert):
+            read(node.test)
+            self.reader.tested |= spelled_in(node.test)
+        elif isinstance(node, ast.Raise | ast.Continue | ast.Break):
+            return True
+        elif isinstance(node, Function):
+            if self.function is not None:
+                self._function(node)
+        elif isinstance(node, ast.Match):
+            self._match(node)
+        elif isinstance(node, ast.Delete):
+            for target in node.targets:
+                self._forget(target)
+        return False
+
+    def _bind(self, target: ast.expr, value: Term) -> None:
+        if isinstance(target, ast.Name):
+            self.env[target.id] = value
+            for name in [n for n in self.env if n.startswith(f"{target.id}.")]:
+                del self.env[name]
+        elif isinstance(target, ast.Attribute):
+            base = target.value
+            if isinstance(base, ast.Name):
+                self.env[f"{base.id}.{target.attr}"] = value
+        elif isinstance(target, ast.Subscript):
+            self.reader.read(target.slice)
+            self._forget(target.value)
+        elif isinstance(target, ast.Tuple | ast.List):
+            known = value.args if value.op == "tuple" and len(value.args) == len(target.elts) else None  # fmt: skip
+            for position, part in enumerate(target.elts):
+                # A piece of what was unpacked has its kind, and for `chunk` its values.
+                piece = known[position] if known else Term("piece", value.node, (value,), kind=value.kind)  # fmt: skip
+                self._bind(part.value if isinstance(part, ast.Starred) else part, piece)
+
+    def _forget(self, target: ast.expr) -> None:
+        """Something was written into it: its values are no longer those of its definition."""
+        while isinstance(target, ast.Subscript):
+            target = target.value
+        name = target.id if isinstance(target, ast.Name) else None
+        if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
+            name = f"{target.value.id}.{target.attr}"
+        if name is not None:
+            old = self.env.get(name)
+            self.env[name] = Term("patched", target, kind=old.kind if old else "?")
+
+    def _augmented(self, node: ast.AugAssign) -> None:
+        load = ast.copy_location(
+            ast.BinOp(left=_as_load(node.target), op=node.op, right=node.value), node
+        )
+        term = self.reader.read(load)
+        if isinstance(node.target, ast.Subscript):
+            self._forget(node.target)
+        else:
+            self._bind(node.target, term)
+
+    def _expression(self, value: ast.expr) -> None:
+        term = self.reader.read(value)
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+            method, receiver = value.func.attr, value.func.value
+            in_place = method.endswith("_") and not method.endswith("__")
+            if (in_place and operation(method) in KNOWN) or method in IN_PLACE_MODULE:
+                self._bind(receiver, term)
+            elif in_place:
+                self._forget(receiver)
+
+    def _if(self, node: ast.If) -> bool:
+        self.reader.read(node.test)
+        reader = self.reader
+        tested, before = reader.tested, dict(reader.env)
+        mentioned = spelled_in(node.test)
+        reader.tested = tested | mentioned
+        left_body = self._block(node.body)
+        after_body = reader.env
+        reader.env = dict(before)
+        left_other = self._block(node.orelse)
+        after_other = reader.env
+        # After `if not n: return`, n has been looked at for the rest of the block.
+        reader.tested = tested | (mentioned if left_body or left_other or _assigns(node, mentioned) else frozenset())  # fmt: skip
+        if left_body:
+            reader.env = after_other
+        elif left_other:
+            reader.env = after_body
+        else:
+            reader.env = _merged(after_body, after_other)
+        return left_body and left_other and bool(node.orelse)
+
+    def _loop(self, node: ast.For | ast.AsyncFor | ast.While) -> None:
+        reader = self.reader
+        tested = reader.tested
+        if isinstance(node, ast.While):
+            self._blur(node.body)
+            reader.read(node.test)
+            reader.tested = tested | spelled_in(node.test)
+        else:
+            iterated = reader.read(node.iter)
+            self._blur(node.body)
+            self._bind(node.target, Term("item", node.iter, (iterated,), kind=_item_kind(iterated)))
+        before = dict(reader.env)
+        self._block(node.body)
+        reader.env = _merged(before, reader.env)
+        reader.tested = tested
+        self._block(node.orelse)
+
+    def _with(self, node: ast.With | ast.AsyncWith) -> bool:
+        before = self.no_grad
+        for item in node.items:
+            value = self.reader.read(item.context_expr)
+            self.no_grad = self.no_grad or _turns_off_gradients(item.context_expr)
+            if item.optional_vars is not None:
+                self._bind(item.optional_vars, value)
+        left = self._block(node.body)
+        self.no_grad = before
+        return left
+
+    def _try(self, node: ast.Try) -> None:
+        reader = self.reader
+        before = dict(reader.env)
+        self._block(node.body)
+        self._block(node.orelse)
+        after = reader.env
+        for handler in node.handlers:
+            reader.env = _merged(before, after)
+            if not self._block(handler.body):
+                after = _merged(after, reader.env)
+        reader.env = after
+        self._block(node.finalbody)
+
+    def _match(self, node: ast.Match) -> None:
+        self.reader.read(node.subject)
+        self._blur([s for case in node.cases for s in case.body])
+        before = dict(self.env)
+        for case in node.cases:
+            self.reader.env = dict(before)
+            self._block(case.body)
+        self.reader.env = before
+        self._blur([s for case in node.cases for s in case.body])
+
+    def _blur(self, body: Iterable[ast.stmt]) -> None:
+        """What a repeated block assigns is unknown when it begins again."""
+        for statement in body:
+            for part in ast.walk(statement):
+                if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+                    old = self.env.get(part.id)
+                    self.env[part.id] = Term("unknown", part, kind=old.kind if old else "?")
+                elif isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store):
+                    if isinstance(part.value, ast.Name):
+                        self.env[f"{part.value.id}.{part.attr}"] = Term("unknown", part)
+                elif isinstance(part, ast.Subscript) and isinstance(part.ctx, ast.Store):
+                    self._forget(part)
+
+
+def _merged(a: dict[str, Term], b: dict[str, Term]) -> dict[str, Term]:
+    """After two ways through: a name keeps its value only if both give the same."""
+    result = {}
+    for name in a.keys() | b.keys():
+        x, y = a.get(name), b.get(name)
+        if x is y and x is not None:
+            result[name] = x
+        else:
+            some = x or y
+            assert some is not None
+            kinds = {t.kind for t in (x, y) if t is not None}
+            kind: Kind = kinds.pop() if len(kinds) == 1 else "?"
+            result[name] = Term("merged", some.node, tuple(t for t in (x, y) if t is not None), kind=kind)  # fmt: skip
+    return result
+
+
+def _parameters(node: Function, tensors: bool) -> dict[str, Term]:
+    found = {}
+    arguments = node.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    defaults: dict[str, ast.expr | None] = dict(
+        zip([a.arg for a in reversed(positional)], reversed(arguments.defaults), strict=False)
+    )
+    defaults |= dict(zip([a.arg for a in arguments.kwonlyargs], arguments.kw_defaults, strict=True))
+    place = ast.copy_location(ast.Constant(None), node)
+    for arg in [*positional, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]:
+        if arg is None or arg.arg == "self":
+            continue
+        found[arg.arg] = Term(
+            "param", place, value=arg.arg, kind=_parameter_kind(arg, defaults.get(arg.arg), tensors)
+        )
+    return found
+
+
+def _parameter_kind(arg: ast.arg, default: ast.expr | None, tensors: bool) -> Kind:
+    if arg.annotation is not None:
+        words = ast.unparse(arg.annotation)
+        if words in SCALAR_WORDS:
+            return "scalar"
+        if "Tensor" in words and "list" not in words.lower() and "tuple" not in words.lower():
+            return "tensor"
+        return "array" if "ndarray" in words else "?"
+    if isinstance(default, ast.Constant) and isinstance(default.value, int | float | str):
+        return "scalar"
+    return "tensor" if tensors and default is None else "?"
+
+
+def _item_kind(iterated: Term) -> Kind:
+    target = resolve(iterated)
+    if target.op == "builtin" and target.value in ("range", "enumerate"):
+        return "scalar"
+    return "tensor" if iterated.kind == "tensor" else "?"
+
+
+def _turns_off_gradients(node: ast.expr) -> bool:
+    if isinstance(node, ast.Call):
+        if _ends_with(node.func, "set_grad_enabled"):
+            return bool(node.args) and isinstance(node.args[0], ast.Constant) and not node.args[0].value  # fmt: skip
+        node = node.func
+    return any(_ends_with(node, name) for name in NO_GRAD)
+
+
+def _ends_with(node: ast.expr, name: str) -> bool:
+    return (isinstance(node, ast.Attribute) and node.attr == name) or (
+        isinstance(node, ast.Name) and node.id == name
+    )
+
+
+def _is_module(node: ast.ClassDef) -> bool:
+    return any(m.name == "forward" for m in node.body if isinstance(m, Function)) and bool(node.bases)  # fmt: skip
+
+
+def _self_assignments(method: Function) -> Iterable[tuple[str, ast.expr | None]]:
+    for node in ast.walk(method):
+        targets: list[ast.expr] = []
+        value: ast.expr | None = None
+        if isinstance(node, ast.Assign):
+            targets, value = node.targets, node.value
+        elif isinstance(node, ast.AnnAssign | ast.AugAssign):
+            targets, value = [node.target], node.value if isinstance(node, ast.AnnAssign) else None
+        for target in targets:
+            parts = target.elts if isinstance(target, ast.Tuple) else [target]
+            for part in parts:
+                if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
+                    if part.value.id == "self":
+                        yield part.attr, value if part is target else None
+
+
+def assigned_once(body: Iterable[ast.stmt]) -> dict[str, ast.expr | None]:
+    """Module names with exactly one assignment in the whole module level."""
+    counts: dict[str, int] = {}
+    values: dict[str, ast.expr | None] = {}
+    stack: list[ast.AST] = list(body)
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Function | ast.ClassDef | ast.Lambda):
+            continue
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):  # fmt: skip
+            values[node.targets[0].id] = node.value
+        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            counts[node.target.id] = 2
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            counts[node.id] = counts.get(node.id, 0) + 1
+        stack.extend(ast.iter_child_nodes(node))
+    return {name: value for name, value in values.items() if counts.get(name) == 1}
+
+
+def _assigns(node: ast.If, names: frozenset[str]) -> bool:
+    """`if n == 0: n = 1` settles n."""
+    return any(
+        isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store) and part.id in names
+        for statement in node.body
+        for part in ast.walk(statement)
+    )
+
+
+def _as_load(target: ast.expr) -> ast.expr:
+    if isinstance(target, ast.Name):
+        return ast.copy_location(ast.Name(id=target.id, ctx=ast.Load()), target)
+    if isinstance(target, ast.Attribute):
+        return ast.copy_location(ast.Attribute(value=target.value, attr=target.attr, ctx=ast.Load()), target)  # fmt: skip
+    assert isinstance(target, ast.Subscript)
+    return ast.copy_location(ast.Subscript(value=target.value, slice=target.slice, ctx=ast.Load()), target)  # fmt: skip
