@@ -76,12 +76,13 @@ def _names(given: tuple[str, ...]) -> tuple[str, ...]:
 def _standard_input(task: Task, name: str, style: str, statistics: bool) -> int:
     import sys
 
+    from whynan.lint.notebook import NotANotebook
     from whynan.lint.runner import FileResult, Runner
 
     text = sys.stdin.buffer.read().decode("utf-8-sig")
     try:
         result, fixed = Runner(task).text(name, text)
-    except ValueError as error:
+    except NotANotebook as error:
         result, fixed = FileResult(path=name, unread=str(error)), text
     if task.mode == "fix":
         sys.stdout.write(fixed)

@@ -15,6 +15,13 @@ from whynan.lint.table import Pattern
 from whynan.lint.terms import Term
 
 RELEVANT = re.compile(r"\b(torch|numpy)\b")
+IN_PLACE = re.compile(r"\.\w+[^\W_]_\(")
+# No pattern is without one of these; most files of a large tree are without all of them.
+TRIGGERS = re.compile(
+    r"log|exp\b|exp[(_]|softmax|sigmoid|sqrt|norm\b|norm\(|std|\.sum\(|\bsum\(|\.min\(|a(?:rc)?cos|a(?:rc)?sin|\bnan|NaN|inf\b"
+    r"|empty|\bTensor\(|cross_entropy|Entropy|BCE|kl_div|KLDiv|nll|NLL|\*\*|pow\(|power\(|inv\w*\(|prod|clip_grad"
+    r"|Adam|where\(|masked_fill|tanh|reciprocal"
+)
 
 
 class Checker:
@@ -29,7 +36,7 @@ class Checker:
 
     def check(self, text: str, path: str) -> list[Finding]:
         """Findings in one file; a syntax error is a finding of its own."""
-        if not RELEVANT.search(text):
+        if not RELEVANT.search(text) or not TRIGGERS.search(text):
             return []
         try:
             with warnings.catch_warnings():
@@ -37,7 +44,7 @@ class Checker:
                 tree = ast.parse(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             return [_unparsable(error, path, text)]
-        source = Source(text, tree)
+        source = Source(text, tree, path)
         matches: dict[tuple[int, int, int, int], tuple[Pattern, Match]] = {}
         covered: set[tuple[int, int, int, int]] = set()
 
@@ -95,6 +102,8 @@ def _replacement(match: Match, source: Source) -> Replacement | None:
     before = source.segment(edit.node)
     if before.count("#") > edit.text.count("#"):
         return None  # a comment stands in what would be replaced
+    if len(IN_PLACE.findall(before)) > len(IN_PLACE.findall(edit.text)):
+        return None  # writing into a tensor is an effect of its own
     return Replacement(
         start=source.start(edit.node),
         end=source.end(edit.node),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from whynan.lint.terms import Term, mentions, names_in, number_of, resolve, same_values, strip
+from whynan.lint.terms import Term, names_in, number_of, resolve, same_values, strip
 
 if TYPE_CHECKING:
     from whynan.lint.flow import Walker
@@ -15,6 +15,8 @@ MASK = re.compile(r"mask|valid|(^|_)is_|keep|visible|(^|_)pad|present", re.I)
 SCHEDULE = re.compile(
     r"alpha|beta|sigma|gamma|decay|freq|theta|(^|[._])t$|time|step|schedule|lr|arange|pos|scale", re.I
 )
+# Files whose results nobody differentiates.
+NO_GRADIENT = re.compile(r"metric|eval|process|feature_extract|(^|/)test|/data(sets?)?/|transforms?/(utils|intensity)", re.I)  # fmt: skip
 POSITIVE = frozenset({"exp", "softplus", "softmax", "sigmoid", "cosh"})
 CLAMPS = frozenset({"clamp", "clamp_min", "maximum", "nan_to_num"})
 
@@ -85,21 +87,21 @@ def bounded_above(term: Term, depth: int = 8) -> bool:
     if number_of(term) is not None:
         return True
     t = strip(term)
-    if t.op in ("clamp", "clamp_max", "minimum", "tanh", "sigmoid", "softmax", "log_softmax", "logsigmoid", "sin", "cos", "normalize", "cosine_similarity", "where", "patched", "logit", "log"):  # fmt: skip
+    if t.op in ("clamp", "clamp_max", "minimum", "tanh", "sigmoid", "softmax", "log_softmax", "logsigmoid", "sin", "cos", "normalize", "cosine_similarity", "where", "patched", "logit", "log", "linspace", "arange"):  # fmt: skip
         return t.op != "clamp" or t.get("max") is not None
+    if t.op == "ifexp":
+        return all(bounded_above(a, depth - 1) for a in t.args[1:])
     if t.op == "neg":
         return nonnegative(t.args[0], depth - 1)
-    if t.op == "sub":
+    if t.op == "sub" and len(t.args) == 2:
         a, b = t.args
         return _is_max_of(b, a) or (bounded_above(a, depth - 1) and nonnegative(b, depth - 1))
     if t.op == "add":
         return all(bounded_above(a, depth - 1) for a in t.args)
     if t.op in ("mul", "div") and len(t.args) == 2:
         a, b = t.args
-        negative = [x for x in (a, b) if _is_negative(x)]
-        if negative:
-            other = b if negative[0] is a else a
-            return nonnegative(other, depth - 1)
+        if any(_is_negative(x) and nonnegative(y, depth - 1) for x, y in ((a, b), (b, a))):
+            return True
         return (bounded_above(a, depth - 1) and (number_of(b) is not None or bounded_above(b, depth - 1)))  # fmt: skip
     if t.op == "merged":
         return all(bounded_above(a, depth - 1) for a in t.args)
@@ -111,7 +113,11 @@ def _is_negative(term: Term) -> bool:
     if isinstance(value, int | float):
         return value < 0
     inner = strip(term)
-    return inner.op == "neg" and nonnegative(inner.args[0]) if inner.op == "neg" else False
+    if inner.op in ("mul", "div") and len(inner.args) == 2:
+        a, b = inner.args
+        return any(_is_negative(x) and nonnegative(y) for x, y in ((a, b), (b, a)))
+    # What is negated beside a square, as in `-gamma * d**2`, is meant to be positive.
+    return inner.op == "neg"
 
 
 def nonnegative(term: Term, depth: int = 8) -> bool:
@@ -164,6 +170,8 @@ def is_square(term: Term) -> Term | None:
 def one_minus(term: Term) -> Term | None:
     """The x of `1 - x`, also written `-x + 1` or `1.0 + (-x)`."""
     t = strip(term)
+    if len(t.args) != 2:
+        return None
     if t.op == "sub" and number_of(t.args[0]) == 1:
         return t.args[1]
     if t.op == "add":
@@ -177,7 +185,7 @@ def one_minus(term: Term) -> Term | None:
 def one_plus(term: Term) -> Term | None:
     """The x of `1 + x`."""
     t = strip(term)
-    if t.op == "add":
+    if t.op == "add" and len(t.args) == 2:
         for a, b in (t.args, t.args[::-1]):
             if number_of(a) == 1 and number_of(b) is None:
                 return b
@@ -191,14 +199,19 @@ def small_eps_added(term: Term) -> tuple[Term, bool]:
         a, b = t.args
         for rest, extra in ((a, b), (b, a)):
             value = number_of(extra)
-            small = isinstance(value, int | float) and 0 < value <= 1e-3
+            small = isinstance(value, int | float) and 0 < value <= 1e-5
             if (small or (value is None and is_eps(extra))) and (t.op == "add" or extra is b):
                 return rest, True
-    if t.op in ("clamp", "clamp_min"):
-        low = t.get("min")
-        if low is not None and t.get("max") is None and is_eps(low):
-            return t.args[0], True
-    return t, False
+    return term, False
+
+
+def known_small(term: Term) -> bool:
+    """Is what was added a literal of at most 1e-6? (Dropping it then moves no ordinary value.)"""
+    t = strip(term)
+    values = [number_of(a) for a in t.args]
+    if t.op == "sub" and t.args and strip(t.args[0]).op == "add":  # 1 + eps - s
+        values += [number_of(a) for a in strip(t.args[0]).args]
+    return any(isinstance(v, float) and 0 < v <= 1e-6 for v in values)
 
 
 def is_mask(term: Term) -> bool:
@@ -217,22 +230,27 @@ def is_mask(term: Term) -> bool:
 
 
 def has_gradient(term: Term, here: Walker) -> bool:
-    """May a gradient flow through this? (NumPy has none, `no_grad` and optimizers want none.)"""
-    return term.kind in ("tensor", "?") and not here.no_grad and not _under_detach(term)
+    """May a gradient flow through this? Not in NumPy, under `no_grad`, in metrics and processing."""
+    if here.no_grad or term.kind not in ("tensor", "?") or NO_GRADIENT.search(here.source.path):
+        return False
+    return not _under_detach(term)
 
 
 def _under_detach(term: Term) -> bool:
     return any(t.op == "detach" for t in (term, *term.args))
 
 
-def uses_tensor(term: Term, here: Walker) -> bool:
-    """Torch values for certain."""
-    return term.kind == "tensor"
+def no_slope(term: Term, depth: int = 6) -> bool:
+    """Counted, compared or constant: no gradient flows into it."""
+    if number_of(term) is not None or depth == 0:
+        return depth > 0
+    t = strip(term)
+    if t.op in ("compare", "bincount", "histc", "count_nonzero", "isnan", "argmax", "floor", "one_hot", "invert", "detach", "ones", "zeros"):  # fmt: skip
+        return True
+    return bool(t.args) and t.op in ("add", "sub", "mul", "div", "sum", "mean", "and", "or") and all(no_slope(a, depth - 1) for a in t.args)  # fmt: skip
 
 
 def says(term: Term, pattern: str) -> bool:
     """Does a name in the term match?"""
     return any(re.search(pattern, name.rsplit(".", 1)[-1], re.I) for name in names_in(term))
 
-
-__all__ = ["mentions"]

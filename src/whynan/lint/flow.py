@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from whynan.lint.ops import KNOWN, operation
 from whynan.lint.reader import ClassInfo, Reader, spelled_in
-from whynan.lint.source import Source
+from whynan.lint.source import Source, statements
 from whynan.lint.terms import Kind, Term, resolve, strip
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -52,7 +52,7 @@ class Walker:
     def walk(self) -> None:
         body = self.source.tree.body
         self._assigned_once = assigned_once(body)
-        classes = [n for n in ast.walk(self.source.tree) if isinstance(n, ast.ClassDef)]
+        classes = self.source.classes
         for node in classes:
             self.reader.classes[node.name] = ClassInfo(node.name, _is_module(node))
         for node in classes:
@@ -221,7 +221,7 @@ class Walker:
             known = value.args if value.op == "tuple" and len(value.args) == len(target.elts) else None  # fmt: skip
             for position, part in enumerate(target.elts):
                 # A piece of what was unpacked has its kind, and for `chunk` its values.
-                piece = known[position] if known else Term("piece", value.node, (value,), kind=value.kind)  # fmt: skip
+                piece = known[position] if known else Term("piece", value.node, (value,), value=position, kind=value.kind)  # fmt: skip
                 self._bind(part.value if isinstance(part, ast.Starred) else part, piece)
 
     def _forget(self, target: ast.expr) -> None:
@@ -329,16 +329,38 @@ class Walker:
 
     def _blur(self, body: Iterable[ast.stmt]) -> None:
         """What a repeated block assigns is unknown when it begins again."""
-        for statement in body:
-            for part in ast.walk(statement):
-                if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
-                    old = self.env.get(part.id)
-                    self.env[part.id] = Term("unknown", part, kind=old.kind if old else "?")
-                elif isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store):
-                    if isinstance(part.value, ast.Name):
-                        self.env[f"{part.value.id}.{part.attr}"] = Term("unknown", part)
-                elif isinstance(part, ast.Subscript) and isinstance(part.ctx, ast.Store):
-                    self._forget(part)
+        for statement in statements(body):
+            for target in _targets(statement):
+                if isinstance(target, ast.Name):
+                    old = self.env.get(target.id)
+                    self.env[target.id] = Term("unknown", target, kind=old.kind if old else "?")
+                elif isinstance(target, ast.Attribute):
+                    if isinstance(target.value, ast.Name):
+                        self.env[f"{target.value.id}.{target.attr}"] = Term("unknown", target)
+                elif isinstance(target, ast.Subscript):
+                    self._forget(target)
+            if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+                function = statement.value.func
+                if isinstance(function, ast.Attribute) and function.attr.endswith("_"):
+                    self._forget(function.value)
+
+
+def _targets(statement: ast.stmt) -> Iterable[ast.expr]:
+    """What a statement writes to."""
+    if isinstance(statement, ast.Assign):
+        stack = list(statement.targets)
+    elif isinstance(statement, ast.AugAssign | ast.AnnAssign | ast.For | ast.AsyncFor):
+        stack = [statement.target]
+    elif isinstance(statement, ast.With | ast.AsyncWith):
+        stack = [i.optional_vars for i in statement.items if i.optional_vars is not None]
+    else:
+        return
+    while stack:
+        target = stack.pop()
+        if isinstance(target, ast.Tuple | ast.List):
+            stack.extend(target.elts)
+        else:
+            yield target.value if isinstance(target, ast.Starred) else target
 
 
 def _merged(a: dict[str, Term], b: dict[str, Term]) -> dict[str, Term]:
@@ -414,7 +436,7 @@ def _is_module(node: ast.ClassDef) -> bool:
 
 
 def _self_assignments(method: Function) -> Iterable[tuple[str, ast.expr | None]]:
-    for node in ast.walk(method):
+    for node in statements(method.body):
         targets: list[ast.expr] = []
         value: ast.expr | None = None
         if isinstance(node, ast.Assign):
@@ -433,27 +455,28 @@ def assigned_once(body: Iterable[ast.stmt]) -> dict[str, ast.expr | None]:
     """Module names with exactly one assignment in the whole module level."""
     counts: dict[str, int] = {}
     values: dict[str, ast.expr | None] = {}
-    stack: list[ast.AST] = list(body)
-    while stack:
-        node = stack.pop()
-        if isinstance(node, Function | ast.ClassDef | ast.Lambda):
+    inner = {s for d in statements(body) if isinstance(d, Function | ast.ClassDef) for s in statements(d.body)}  # fmt: skip
+    for node in statements(body):
+        if node in inner:
             continue
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):  # fmt: skip
-            values[node.targets[0].id] = node.value
+        for target in _targets(node):
+            if isinstance(target, ast.Name):
+                counts[target.id] = counts.get(target.id, 0) + 1
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            values[node.targets[0].id] = node.value if len(node.targets) == 1 else None
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            values[node.target.id] = node.value
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             counts[node.target.id] = 2
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            counts[node.id] = counts.get(node.id, 0) + 1
-        stack.extend(ast.iter_child_nodes(node))
     return {name: value for name, value in values.items() if counts.get(name) == 1}
 
 
 def _assigns(node: ast.If, names: frozenset[str]) -> bool:
     """`if n == 0: n = 1` settles n."""
     return any(
-        isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store) and part.id in names
-        for statement in node.body
-        for part in ast.walk(statement)
+        isinstance(target, ast.Name) and target.id in names
+        for statement in statements(node.body)
+        for target in _targets(statement)
     )
 
 

@@ -10,6 +10,10 @@ MAGIC = re.compile(r"^\s*([%!?]|.*\?\s*$)")
 CELL_MAGIC = re.compile(r"^\s*%%(?!time|timeit|capture)\w+")
 
 
+class NotANotebook(ValueError):
+    """The file does not hold what its name promises."""
+
+
 class Notebook:
     """Code cells joined, so that what one cell defines is known in the next."""
 
@@ -20,7 +24,7 @@ class Notebook:
             cells = self.document["cells"]
             self._cells = [(n, c) for n, c in enumerate(cells, 1) if c.get("cell_type") == "code"]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError("not a notebook of format 4") from error
+            raise NotANotebook("not a notebook of format 4") from error
         self.lines: list[str] = []
         self._places: list[tuple[int, int]] = []  # cell number, line in the cell
         for number, cell in self._cells:

@@ -18,7 +18,7 @@ LIBRARIES = (
 )
 
 ALIASES = {
-    "absolute": "abs", "clip": "clamp", "multiply": "mul", "divide": "div", "true_divide": "div",
+    "absolute": "abs", "fabs": "abs", "clip": "clamp", "multiply": "mul", "divide": "div", "true_divide": "div",
     "power": "pow", "float_power": "pow", "subtract": "sub", "negative": "neg", "inverse": "inv",
     "arccos": "acos", "arcsin": "asin", "concatenate": "cat", "concat": "cat", "expit": "sigmoid",
     "mm": "matmul", "bmm": "matmul", "mv": "matmul", "inner": "dot",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from whynan.lint.ops import (
@@ -21,7 +21,7 @@ from whynan.lint.ops import (
     split,
 )
 from whynan.lint.source import Source
-from whynan.lint.terms import SHAPE_OPS, Kind, Term, resolve
+from whynan.lint.terms import SHAPE_OPS, Kind, Term, names_in, resolve
 
 BUILTINS = frozenset("len int float round bool max min sum abs pow range enumerate zip".split())
 LOGGERS = ("log", "logger", "accelerator", "tracker", "wandb", "self", "trainer", "writer", "run")
@@ -182,9 +182,17 @@ class Reader:
     # Calls
 
     def _call(self, node: ast.Call) -> Term:
+        term = self._called(node)
+        if term.op not in KNOWN and term.op not in SHAPE_OPS:
+            self._filled(term.children)
+        elif "out" in term.kw:
+            self._filled((term.kw["out"],))
+        return term
+
+    def _called(self, node: ast.Call) -> Term:
         function = node.func
         callee = self._callee(function)
-        args = tuple(self.read(a) for a in node.args)
+        args = self._arguments(node)
         kw = {KEYWORDS.get(k.arg, k.arg) if k.arg else "**": self.read(k.value) for k in node.keywords}  # fmt: skip
         if callee is not None:
             target = resolve(callee)
@@ -199,6 +207,25 @@ class Reader:
         if isinstance(function, ast.Attribute) and callee is not None and callee.op == "receiver":
             return self._method(node, function.attr, callee.args[0], args, kw)
         return Term("unknown", node, (*args, *kw.values()))
+
+    def _arguments(self, node: ast.Call) -> tuple[Term, ...]:
+        """In `where(c, a, b)` the condition has been looked at when a and b are read."""
+        function = node.func
+        name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        if name != "where" or len(node.args) != 3:
+            return tuple(self.read(a) for a in node.args)
+        condition = self.read(node.args[0])
+        before = self.tested
+        self.tested = before | spelled_in(node.args[0]) | names_in(resolve(condition))
+        rest = tuple(self.read(a) for a in node.args[1:])
+        self.tested = before
+        return (condition, *rest)
+
+    def _filled(self, parts: Iterable[Term]) -> None:
+        """Memory handed to something unknown may have been written to."""
+        for part in parts:
+            if part.op == "name" and part.binding is not None and part.binding.op in ("empty", "Tensor"):  # fmt: skip
+                self.env[str(part.value)] = Term("patched", part.node, kind=part.kind)
 
     def _callee(self, function: ast.expr) -> Term | None:
         """What is called: something imported, a known module or class, or a method's receiver."""

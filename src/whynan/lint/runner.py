@@ -10,7 +10,7 @@ from whynan.lint.checker import Checker
 from whynan.lint.files import decode, write
 from whynan.lint.finding import Finding
 from whynan.lint.fixer import fix
-from whynan.lint.notebook import Notebook
+from whynan.lint.notebook import NotANotebook, Notebook
 from whynan.lint.selection import Config, Selection, choose
 
 MANY = 200  # files: below, starting processes costs more than it saves
@@ -63,8 +63,10 @@ class Runner:
             return FileResult(path=path, unread=str(error))
         try:
             result, fixed = self.text(path, text)
-        except ValueError as error:
+        except NotANotebook as error:
             return FileResult(path=path, unread=str(error))
+        except Exception as error:  # our own mistake must not cost the other files
+            return FileResult(path=path, unread=f"internal error: {type(error).__name__}: {error}")
         if self.task.mode == "fix" and fixed != text:
             write(path, fixed, encoding)
         return result

@@ -4,25 +4,46 @@ from __future__ import annotations
 
 import ast
 import bisect
+import re
+from collections.abc import Iterable, Iterator
 
 Position = tuple[int, int]  # line from 1, column in characters from 0
+
+HALF = re.compile(r"\.half\(\)|\btorch\.(?:half|float16)\b|dtype=[\"']float16")
+TEST = re.compile(r"[!=]=|\bin\b|\bis\b|^\s*#|^\s*(from|import)\b")
+
+
+def statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Every statement, nested ones too; much quicker than a walk over expressions."""
+    stack = list(body)
+    while stack:
+        node = stack.pop()
+        yield node
+        for name in ("body", "orelse", "finalbody"):
+            inner = getattr(node, name, None)
+            if inner:
+                stack.extend(inner)
+        for name in ("handlers", "cases"):
+            for part in getattr(node, name, ()):
+                stack.extend(part.body)
 
 
 class Source:
     """One parsed file."""
 
-    def __init__(self, text: str, tree: ast.Module) -> None:
+    def __init__(self, text: str, tree: ast.Module, path: str = "") -> None:
+        self.path = path.replace("\\", "/")
         self.text = text
         self.tree = tree
         # As the parser counts lines: form feeds and the like do not end one.
         self.lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
         self.imports: dict[str, str] = {}
+        self.classes: list[ast.ClassDef] = []
         self.half_lines: list[int] = []
         self._scan()
 
     def _scan(self) -> None:
-        compared: set[int] = set()
-        for node in ast.walk(self.tree):
+        for node in statements(self.tree.body):
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     local = alias.asname or alias.name.split(".")[0]
@@ -31,13 +52,11 @@ class Source:
                 if node.module and not node.level:
                     for alias in node.names:
                         self.imports[alias.asname or alias.name] = f"{node.module}.{alias.name}"
-            elif isinstance(node, ast.Compare):
-                # `x.dtype == torch.float16` is code that knows about half precision.
-                compared.update(id(n) for n in ast.walk(node) if isinstance(n, ast.Attribute))
-            elif isinstance(node, ast.Attribute) and node.attr in ("half", "float16"):
-                if id(node) not in compared:
-                    self.half_lines.append(node.lineno)
-        self.half_lines.sort()
+            elif isinstance(node, ast.ClassDef):
+                self.classes.append(node)
+        if HALF.search(self.text):
+            # `x.dtype == torch.float16` is code that knows about half precision.
+            self.half_lines = [n for n, line in enumerate(self.lines, 1) if HALF.search(line) and not TEST.search(line)]  # fmt: skip
 
     def uses_half(self, first: int, last: int) -> bool:
         """Is float16 asked for by name between two lines?"""

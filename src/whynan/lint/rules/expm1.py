@@ -18,11 +18,15 @@ When it is fine
 
 from __future__ import annotations
 
+import re
+
 from whynan.lint.finding import Edit, Match, hit
 from whynan.lint.flow import Walker
 from whynan.lint.rewrite import function, movable, text
 from whynan.lint.table import pattern
-from whynan.lint.terms import Term, number_of, resolve
+from whynan.lint.terms import Term, number_of
+
+ROUNDED = re.compile(r"round|ceil|floor|\.int\(|\.long\(|\bint\(")
 
 
 @pattern("N071", "expm1", "info", ops=("sub",), fix="sometimes", rank=50)
@@ -30,12 +34,14 @@ def expm1(term: Term, here: Walker) -> Match | None:
     if len(term.args) != 2:
         return None
     for exp, one, sign in ((*term.args, ""), (term.args[1], term.args[0], "-")):
-        e = resolve(exp)
+        e = exp  # where a variable lies between, the digits were lost elsewhere
         if e.op != "exp" or len(e.args) != 1 or number_of(one) != 1 or number_of(e.args[0]) is not None:
             continue
+        if ROUNDED.search(here.source.lines[term.node.lineno - 1]):
+            return None
         library = e.lib or {"tensor": "torch", "array": "numpy"}.get(term.kind, "")
         edit = None
-        if library and exp is e and movable(e.args[0], term, here):
+        if library and movable(e.args[0], term, here):
             name, needs = function(f"{library}.expm1", here)
             call = f"{name}({text(e.args[0], here)})"
             edit = Edit(node=term.node, text=f"(-{call})" if sign else call, needs=needs)

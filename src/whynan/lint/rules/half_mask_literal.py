@@ -46,7 +46,8 @@ def half_mask_literal(term: Term, here: Walker) -> Match | None:
             name, needs = function("torch.finfo", here)
             edit = Edit(node=value.node, text=f"{name}({text(x, here)}.dtype).min", needs=needs)
     else:
-        found = [b for a, b in (term.args, term.args[::-1]) if len(term.args) == 2 and is_mask(a)]
+        factors = term.args if len(term.args) == 2 else ()
+        found = [a for a in factors if number_of(a) is not None and any(map(is_mask, factors))]
         value = found[0] if found else None
     number = number_of(value)
     if not isinstance(number, int | float) or not -math.inf < number < -65504:

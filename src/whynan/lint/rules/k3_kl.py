@@ -19,8 +19,6 @@ When it is fine
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from whynan.lint.finding import Edit, Match, hit
 from whynan.lint.flow import Walker
 from whynan.lint.rewrite import function, movable, operand, text
@@ -28,37 +26,30 @@ from whynan.lint.table import pattern
 from whynan.lint.terms import Term, number_of, resolve, same_values, strip
 
 
-@pattern("N073", "k3-kl", "info", ops=("sub", "add"), fix="sometimes", rank=10)
+@pattern("N073", "k3-kl", "info", ops=("sub",), fix="sometimes", rank=10)
 def k3_kl(term: Term, here: Walker) -> Match | None:
-    parts = list(_summands(term, 1))
-    if len(parts) != 3:
+    if len(term.args) != 2:
         return None
-    exps = [t for sign, t in parts if sign > 0 and t.op == "exp" and t.args]
-    ones = [t for sign, t in parts if number_of(t) == (-1 if sign > 0 else 1)]
-    rest = [t for sign, t in parts if sign < 0 and t.op != "exp" and number_of(t) is None]
-    if len(exps) != 1 or len(ones) != 1 or len(rest) != 1 or exps[0].lib in ("math", "numpy"):
+    inner = resolve(term.args[0])
+    if inner.op != "sub" or len(inner.args) != 2:
         return None
-    d = exps[0].args[0]
-    if not same_values(d, rest[0]) and not same_values(d, resolve(rest[0])):
+    exp = strip(inner.args[0])
+    rest = [t for t in (inner.args[1], term.args[1]) if number_of(t) != 1]
+    if exp.op != "exp" or not exp.args or len(rest) != 1 or exp.lib in ("math", "numpy"):
+        return None
+    d = exp.args[0]
+    if not same_values(d, rest[0]):
         return None
     edit = None
-    if term.kind == "tensor" and movable(d, term, here) and d.op == "name":
+    if term.kind == "tensor" and movable(d, term, here) and resolve(inner.args[0]) is exp:
         name, needs = function("torch.expm1", here)
-        edit = Edit(node=term.node, text=f"({name}({text(d, here)}) - {operand(d, here)})", needs=needs)
-    covers = tuple(a for a in term.args if a.op in ("sub", "add"))
+        edit = Edit(
+            node=term.node, text=f"({name}({text(d, here)}) - {operand(d, here)})", needs=needs
+        )
     return hit(
         term,
         "`exp(d) - d - 1` cancels for small d: at 1e-4 it is 0, not 5e-9",
         "torch.expm1(d) - d",
         edit=edit,
-        covers=covers,
+        covers=(term.args[0],),
     )
-
-
-def _summands(term: Term, sign: int, depth: int = 3) -> Iterator[tuple[int, Term]]:
-    t = term if depth == 3 else strip(term)
-    if t.op in ("add", "sub") and len(t.args) == 2 and depth:
-        yield from _summands(t.args[0], sign, depth - 1)
-        yield from _summands(t.args[1], sign if t.op == "add" else -sign, depth - 1)
-    else:
-        yield sign, t

@@ -19,13 +19,12 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.lint.facts import one_minus, small_eps_added
-from whynan.lint.finding import Match, hit
+from whynan.lint.facts import has_gradient, known_small, one_minus, small_eps_added
+from whynan.lint.finding import Edit, Match, hit
 from whynan.lint.flow import Walker
 from whynan.lint.rewrite import function, movable, negated
 from whynan.lint.table import pattern
 from whynan.lint.terms import Term, resolve, strip
-from whynan.lint.finding import Edit
 
 
 @pattern("N012", "log1m-sigmoid", "error", ops=("log", "log1p"), fix="sometimes", rank=10)
@@ -38,10 +37,13 @@ def log1m_sigmoid(term: Term, here: Walker) -> Match | None:
         rest = negative.args[0] if negative.op == "neg" else None
     else:
         rest = one_minus(inner)
-        if rest is None and eps is False:
+        if rest is None and not eps:
             rest = _eps_first(term.args[0])
+            eps = rest is not None
     sigmoid = strip(rest) if rest is not None else None
     if sigmoid is None or sigmoid.op != "sigmoid" or not sigmoid.args or rest is None:
+        return None
+    if eps and not has_gradient(term, here):
         return None
     edit = None
     x = sigmoid.args[0]
@@ -51,9 +53,12 @@ def log1m_sigmoid(term: Term, here: Walker) -> Match | None:
         edit = Edit(node=term.node, text=f"{name}({negated(x, here)})", needs=needs)
     return hit(
         term,
-        "`log(1 - sigmoid(x))` is -inf with a NaN gradient from x = 17 on (bfloat16: 7)",
+        "`log(1 - sigmoid(x))`: the added eps stops the gradient above about 18"
+        if eps
+        else "`log(1 - sigmoid(x))` is -inf with a NaN gradient from x = 17 on (bfloat16: 7)",
         "F.logsigmoid(-x) is the same value, exact for every x",
-        edit=edit,
+        edit=edit if not eps or known_small(term.args[0]) else None,
+        severity="warning" if eps else None,
     )
 
 

@@ -25,7 +25,7 @@ from whynan.lint.finding import Edit, Match, hit
 from whynan.lint.flow import Walker
 from whynan.lint.rewrite import function, movable, negated, text
 from whynan.lint.table import pattern
-from whynan.lint.terms import Term, resolve, strip
+from whynan.lint.terms import Term, strip
 
 COUNTS = r"count|num|len|idx|index|arange|freq|degree|(^|_)n($|_)|size|step|total|rank|pos|epoch|dim|max_|shape|length"
 OTHERS = ("exp", "sigmoid", "softmax")
@@ -36,8 +36,8 @@ def log1p(term: Term, here: Walker) -> Match | None:
     if len(term.args) != 1:
         return None
     total = term.args[0]
-    if resolve(total).op not in ("add", "sub"):
-        return None
+    if total.op not in ("add", "sub"):
+        return None  # where a variable lies between, the digits were lost elsewhere
     minus = one_minus(total)
     x = minus if minus is not None else one_plus(total)
     if x is None or is_eps(x) or strip(x).op in OTHERS or says(x, COUNTS):
@@ -46,7 +46,7 @@ def log1p(term: Term, here: Walker) -> Match | None:
         return None
     library = term.lib or {"tensor": "torch", "array": "numpy"}.get(term.kind, "")
     edit = None
-    if library and resolve(total) is total and movable(x, term, here):
+    if library and movable(x, term, here):
         name, needs = function(f"{library}.log1p", here)
         inside = negated(x, here) if minus is not None else text(x, here)
         edit = Edit(node=term.node, text=f"{name}({inside})", needs=needs)

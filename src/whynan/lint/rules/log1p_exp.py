@@ -19,7 +19,7 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.lint.facts import bounded_above, one_plus
+from whynan.lint.facts import bounded_above, one_plus, tested
 from whynan.lint.finding import Edit, Match, hit
 from whynan.lint.flow import Walker
 from whynan.lint.rewrite import call, function, movable, text
@@ -36,7 +36,7 @@ def log1p_exp(term: Term, here: Walker) -> Match | None:
     if inner is None or exp is None or exp.op != "exp" or not exp.args:
         return None
     x = exp.args[0]
-    if bounded_above(x):
+    if bounded_above(x) or (term.lib == "math" and tested(x, here)):
         return None
     edit = None
     if resolve(inner) is exp:

@@ -19,7 +19,7 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.lint.facts import small_eps_added
+from whynan.lint.facts import has_gradient, known_small, small_eps_added
 from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
 from whynan.lint.rewrite import call
@@ -35,6 +35,8 @@ def log_sigmoid(term: Term, here: Walker) -> Match | None:
     sigmoid = strip(inner)
     if sigmoid.op != "sigmoid" or not sigmoid.args or term.lib == "numpy" or term.kind == "array":
         return None
+    if eps and not has_gradient(term, here):
+        return None
     direct = resolve(inner) is sigmoid and sigmoid.form in ("call", "method")
     edit = call(term, here, "torch.nn.functional.logsigmoid", [sigmoid.args[0]]) if direct else None
     message = (
@@ -42,4 +44,10 @@ def log_sigmoid(term: Term, here: Walker) -> Match | None:
         if eps
         else "`log` of a sigmoid is -inf below -104 and its gradient NaN below -89 (float16: -18)"
     )
-    return hit(term, message, "F.logsigmoid(x) is exact for every x", edit=edit)
+    return hit(
+        term,
+        message,
+        "F.logsigmoid(x) is exact for every x",
+        edit=edit if not eps or known_small(term.args[0]) else None,
+        severity="warning" if eps else None,
+    )

@@ -20,12 +20,12 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.lint.facts import small_eps_added
+from whynan.lint.facts import has_gradient, known_small, small_eps_added
 from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
 from whynan.lint.rewrite import call, option
 from whynan.lint.table import pattern
-from whynan.lint.terms import Term, strip
+from whynan.lint.terms import Term, resolve, strip
 
 
 @pattern("N012", "log-softmax", "error", ops=("log",), fix="sometimes", rank=10)
@@ -34,24 +34,26 @@ def log_softmax(term: Term, here: Walker) -> Match | None:
     softmax = strip(inner)
     if softmax.op != "softmax" or not softmax.args or softmax.lib == "numpy":
         return None
+    if eps and not has_gradient(term, here):
+        return None
     dim = softmax.get("dim")
     # A gather or an index between the two would be lost by rewriting the logarithm alone.
-    direct = _directly(inner) is softmax and softmax.form in ("call", "method")
+    direct = resolve(inner) is softmax and softmax.form in ("call", "method")
     edit = None
     if dim is not None and direct and set(softmax.kw) <= {"dim"} and len(softmax.args) <= 2:
         edit = call(
             term, here, "torch.nn.functional.log_softmax", [softmax.args[0]], option("dim", dim, here)
         )
     symptom = (
-        "the added eps stops the value at its logarithm and the gradient dies"
+        ": the added eps bounds the value, and the gradient dies where it matters most"
         if eps
-        else "is -inf with a NaN gradient once two logits differ by 104 (18 in float16)"
+        else " is -inf with a NaN gradient once two logits differ by 104 (18 in float16)"
     )
-    return hit(term, f"`log` of a softmax {symptom}" if not eps else f"`log` of a softmax: {symptom}",
-               "F.log_softmax(x, dim) takes the logarithm before anything is rounded to 0", edit=edit)  # fmt: skip
+    return hit(
+        term,
+        f"`log` of a softmax{symptom}",
+        "F.log_softmax(x, dim) takes the logarithm before anything is rounded to 0",
+        edit=edit if not eps or known_small(term.args[0]) else None,
+        severity="warning" if eps else None,
+    )
 
-
-def _directly(term: Term) -> Term:
-    from whynan.lint.terms import resolve
-
-    return resolve(term)

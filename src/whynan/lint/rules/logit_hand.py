@@ -25,7 +25,7 @@ from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
 from whynan.lint.rewrite import call
 from whynan.lint.table import pattern
-from whynan.lint.terms import Term, resolve, same_values, strip
+from whynan.lint.terms import Term, mentions, resolve, same_values, strip, walk
 
 
 @pattern("N021", "logit-hand", "warning", ops=("log",), fix="sometimes", rank=10)
@@ -38,6 +38,8 @@ def logit_hand(term: Term, here: Walker) -> Match | None:
         return None
     if (never_zero(p) and strip(p).op not in ("sigmoid", "softmax")) or tested(p, here):
         return None
+    if any(t.op == "compare" and mentions(t, p) for b in here.env.values() for t in walk(b)):
+        return None  # which of them are inside (0, 1) is looked at separately
     edit = None
     if term.kind == "tensor" and resolve(term.args[0]) is quotient:
         edit = call(term, here, "torch.logit", [p])

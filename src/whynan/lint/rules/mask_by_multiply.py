@@ -24,7 +24,7 @@ from whynan.lint.facts import has_gradient, is_mask, never_zero, tested
 from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
 from whynan.lint.table import pattern
-from whynan.lint.terms import Term, number_of, strip
+from whynan.lint.terms import Term, names_in, number_of, strip
 
 ROOTS = ("log", "log2", "log10", "sqrt", "rsqrt", "reciprocal")
 
@@ -45,8 +45,8 @@ def mask_by_multiply(term: Term, here: Walker) -> Match | None:
     for value, mask in (term.args, term.args[::-1]) if len(term.args) == 2 else ():
         inner = strip(value)
         if is_mask(mask) and not is_mask(value) and _unguarded(inner, here, divisions=False):
-            if inner.op in ("sqrt",):
-                continue  # the value is finite; sqrt-edge and where-unsafe speak of slopes
+            if inner.op == "sqrt" or names_in(mask) & names_in(value):
+                continue  # a root is finite; `m * log(m)` is p-log-p
             return hit(
                 term,
                 f"multiplying by a mask does not remove the -inf of `{inner.op}`: 0 times inf is NaN",
@@ -66,7 +66,8 @@ def _unguarded(term: Term, here: Walker, divisions: bool) -> bool:
         x = term.args[0]
         if strip(x).op in ("softmax", "sigmoid"):
             return False  # log-softmax and log-sigmoid speak of these
-        return x.kind != "scalar" and not never_zero(x) and not tested(x, here)
+        constant = x.kind == "scalar" or (strip(x).op == "name" and str(strip(x).value).startswith("self."))
+        return not constant and not never_zero(x) and not tested(x, here)
     if term.op == "div" and divisions and len(term.args) == 2:
         x = term.args[1]
         return x.kind == "tensor" and number_of(x) is None and not never_zero(x) and not tested(x, here)

@@ -24,7 +24,7 @@ from whynan.lint.facts import never_zero, tested
 from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
 from whynan.lint.table import pattern
-from whynan.lint.terms import Term, same_values, strip
+from whynan.lint.terms import Term, number_of, same_values, strip
 
 
 @pattern("N012", "p-log-p", "warning", ops=("mul",), rank=40)
@@ -36,6 +36,8 @@ def p_log_p(term: Term, here: Walker) -> Match | None:
         if log.op not in ("log", "log2") or not log.args or log.lib == "math":
             continue
         x = log.args[0]
+        if number_of(x) is not None or number_of(p) is not None:
+            continue
         if not same_values(p, x) or (never_zero(x) and strip(x).op != "softmax"):
             continue
         if strip(x).op in ("softmax", "sigmoid") or tested(x, here) or x.kind == "scalar":

@@ -33,9 +33,9 @@ def prod_probs(term: Term, here: Walker) -> Match | None:
         return None
     if term.op == "log":
         prod = strip(term.args[0])
-        if prod.op not in ("prod", "cumprod") or prod.kind == "scalar" or term.lib == "math":
+        if prod.op != "prod" or prod.kind != "tensor" or not prod.args or prod.lib == "numpy":
             return None
-        if not prod.args or prod.args[0].kind == "scalar" or says(prod.args[0], "shape|size|dim|diag"):
+        if prod.args[0].kind == "scalar" or says(prod.args[0], "shape|size|dim"):
             return None
         return hit(
             term,

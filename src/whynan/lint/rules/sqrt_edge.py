@@ -21,7 +21,7 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.lint.facts import SCHEDULE, has_gradient, is_square, one_minus, tested
+from whynan.lint.facts import SCHEDULE, has_gradient, is_eps, is_square, one_minus, tested
 from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
 from whynan.lint.table import pattern
@@ -47,6 +47,8 @@ def sqrt_edge(term: Term, here: Walker) -> Match | None:
         )
     rest = one_minus(inner)
     base = is_square(rest) if rest is not None else None
+    if base is not None and strip(base).op == "clamp":
+        return None
     if base is not None and term.kind == "tensor" and not any(map(SCHEDULE.search, names_in(base))):
         return hit(
             term,
@@ -57,8 +59,6 @@ def sqrt_edge(term: Term, here: Walker) -> Match | None:
 
 
 def _eps_outside(term: Term, here: Walker) -> Match | None:
-    from whynan.lint.facts import is_eps
-
     if len(term.args) != 2 or not is_eps(term.args[1]) or here.function is None:
         return None
     root = strip(term.args[0])

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from whynan.lint.facts import bounded_above, has_gradient, never_zero
+from whynan.lint.facts import bounded_above, has_gradient, never_zero, no_slope
 from whynan.lint.finding import Edit, Match, hit
 from whynan.lint.flow import Walker
 from whynan.lint.rewrite import function, inside, movable, text
@@ -43,13 +43,13 @@ def where_unsafe(term: Term, here: Walker) -> Match | None:
         return None
     condition = term.args[0]
     for branch in (1, 2):
-        for risky in _risky(term.args[branch]):
+        for risky, linear in _risky(term.args[branch]):
             place, harmless = RISKY[risky.op]
             operand = risky.args[place]
-            if not _tests(condition, operand):
+            if not _tests(condition, operand) or all(map(no_slope, risky.args)):
                 continue
             edit = None
-            if inside(risky, term) and inside(condition, term) and movable(condition, term, here):
+            if linear and risky.op != "exp" and inside(risky, term) and inside(condition, term) and movable(condition, term, here):
                 name, needs = function("torch.where", here)
                 parts = [text(operand, here), harmless]
                 parts = parts if branch == 1 else parts[::-1]
@@ -71,13 +71,15 @@ def _word(term: Term) -> str:
     return {"div": "the division"}.get(term.op, term.op)
 
 
-def _risky(branch: Term, depth: int = 4) -> Iterator[Term]:
+def _risky(branch: Term, depth: int = 4, linear: bool = True) -> Iterator[tuple[Term, bool]]:
+    """Dangerous operations, and whether only sums and products stand between them and the `where`."""
     t = resolve(branch)
     if t.op in RISKY and _is_dangerous(t):
-        yield t
+        yield t, linear
     if depth and t.op not in ("where", "detach", "nan_to_num"):
+        linear = linear and t.op in ("add", "sub", "mul", "neg")
         for part in t.args:
-            yield from _risky(part, depth - 1)
+            yield from _risky(part, depth - 1, linear)
 
 
 def _is_dangerous(term: Term) -> bool:
