@@ -40,7 +40,9 @@ class Checker:
             return []
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the file's own invalid escapes are not our business
+                warnings.simplefilter(
+                    "ignore"
+                )  # the file's own invalid escapes are not our business
                 tree = ast.parse(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             return [_unparsable(error, path, text)]

@@ -11,14 +11,23 @@ from collections.abc import Callable, Iterable
 
 from whynan.lint.ops import KNOWN, operation
 from whynan.lint.reader import ClassInfo, Reader, spelled_in
+from whynan.lint.scopes import (
+    Function,
+    as_load,
+    assigned_once,
+    assigns,
+    is_module,
+    item_kind,
+    merged,
+    parameters,
+    self_assignments,
+    targets,
+    turns_off_gradients,
+)
 from whynan.lint.source import Source, statements
-from whynan.lint.terms import Kind, Term, resolve, strip
+from whynan.lint.terms import Term, strip
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
-NO_GRAD = ("no_grad", "inference_mode")
 IN_PLACE_MODULE = ("half", "double", "float", "bfloat16")
-TENSOR_WORDS = ("Tensor", "torch.Tensor", "FloatTensor")
-SCALAR_WORDS = ("float", "int", "bool", "str", "float | None", "int | None", "Optional[float]")
 
 
 class Walker:
@@ -54,7 +63,7 @@ class Walker:
         self._assigned_once = assigned_once(body)
         classes = self.source.classes
         for node in classes:
-            self.reader.classes[node.name] = ClassInfo(node.name, _is_module(node))
+            self.reader.classes[node.name] = ClassInfo(node.name, is_module(node))
         for node in classes:
             self._read_attributes(node)
         for node in classes:  # before anything that may call an instance
@@ -101,13 +110,13 @@ class Walker:
         for method in node.body:
             if not isinstance(method, Function):
                 continue
-            for target, value in _self_assignments(method):
+            for target, value in self_assignments(method):
                 seen[target] = seen.get(target, 0) + 1
                 if value is not None:
                     values[target] = (value, method)
         for name, (value, method) in values.items():
             if seen[name] == 1:
-                info.attributes[name] = self._read_aside(value, _parameters(method, False))
+                info.attributes[name] = self._read_aside(value, parameters(method, False))
 
     def _read_returned(self, node: ast.ClassDef) -> None:
         forward = next((m for m in node.body if isinstance(m, Function) and m.name == "forward"), None)  # fmt: skip
@@ -147,10 +156,14 @@ class Walker:
         kept = reader.env, reader.own_class, reader.tested, self.no_grad, self.function, self._returns  # fmt: skip
         once = {name: reader.env[name] for name in reader.env if name.isidentifier()} if self.function else {}  # fmt: skip
         is_forward = info is not None and info.is_module and node.name == "forward"
-        reader.env = {**once, **_parameters(node, is_forward)}
+        reader.env = {**once, **parameters(node, is_forward)}
         reader.own_class = info
         reader.tested = frozenset()
-        self.no_grad = self.no_grad or any(_turns_off_gradients(d) for d in node.decorator_list)
+        # The methods of an autograd.Function are not differentiated; they state the derivative.
+        first = node.args.args[0].arg if node.args.args else ""
+        self.no_grad = (
+            self.no_grad or first == "ctx" or any(map(turns_off_gradients, node.decorator_list))
+        )
         self.function, self._returns = node, []
         self._block(node.body)
         returned = self._returns
@@ -159,12 +172,9 @@ class Walker:
 
     # Statements
 
-    def _block(self, statements: Iterable[ast.stmt]) -> bool:
+    def _block(self, body: Iterable[ast.stmt]) -> bool:
         """Walk a block; True when it certainly leaves (return, raise, continue, break)."""
-        for statement in statements:
-            if self._statement(statement):
-                return True
-        return False
+        return any(self._statement(statement) for statement in body)
 
     def _statement(self, node: ast.stmt) -> bool:
         read = self.reader.read
@@ -237,7 +247,7 @@ class Walker:
 
     def _augmented(self, node: ast.AugAssign) -> None:
         load = ast.copy_location(
-            ast.BinOp(left=_as_load(node.target), op=node.op, right=node.value), node
+            ast.BinOp(left=as_load(node.target), op=node.op, right=node.value), node
         )
         term = self.reader.read(load)
         if isinstance(node.target, ast.Subscript):
@@ -267,13 +277,13 @@ class Walker:
         left_other = self._block(node.orelse)
         after_other = reader.env
         # After `if not n: return`, n has been looked at for the rest of the block.
-        reader.tested = tested | (mentioned if left_body or left_other or _assigns(node, mentioned) else frozenset())  # fmt: skip
+        reader.tested = tested | (mentioned if left_body or left_other or assigns(node, mentioned) else frozenset())  # fmt: skip
         if left_body:
             reader.env = after_other
         elif left_other:
             reader.env = after_body
         else:
-            reader.env = _merged(after_body, after_other)
+            reader.env = merged(after_body, after_other)
         return left_body and left_other and bool(node.orelse)
 
     def _loop(self, node: ast.For | ast.AsyncFor | ast.While) -> None:
@@ -286,10 +296,10 @@ class Walker:
         else:
             iterated = reader.read(node.iter)
             self._blur(node.body)
-            self._bind(node.target, Term("item", node.iter, (iterated,), kind=_item_kind(iterated)))
+            self._bind(node.target, Term("item", node.iter, (iterated,), kind=item_kind(iterated)))
         before = dict(reader.env)
         self._block(node.body)
-        reader.env = _merged(before, reader.env)
+        reader.env = merged(before, reader.env)
         reader.tested = tested
         self._block(node.orelse)
 
@@ -297,7 +307,7 @@ class Walker:
         before = self.no_grad
         for item in node.items:
             value = self.reader.read(item.context_expr)
-            self.no_grad = self.no_grad or _turns_off_gradients(item.context_expr)
+            self.no_grad = self.no_grad or turns_off_gradients(item.context_expr)
             if item.optional_vars is not None:
                 self._bind(item.optional_vars, value)
         left = self._block(node.body)
@@ -311,9 +321,9 @@ class Walker:
         self._block(node.orelse)
         after = reader.env
         for handler in node.handlers:
-            reader.env = _merged(before, after)
+            reader.env = merged(before, after)
             if not self._block(handler.body):
-                after = _merged(after, reader.env)
+                after = merged(after, reader.env)
         reader.env = after
         self._block(node.finalbody)
 
@@ -330,7 +340,7 @@ class Walker:
     def _blur(self, body: Iterable[ast.stmt]) -> None:
         """What a repeated block assigns is unknown when it begins again."""
         for statement in statements(body):
-            for target in _targets(statement):
+            for target in targets(statement):
                 if isinstance(target, ast.Name):
                     old = self.env.get(target.id)
                     self.env[target.id] = Term("unknown", target, kind=old.kind if old else "?")
@@ -343,147 +353,3 @@ class Walker:
                 function = statement.value.func
                 if isinstance(function, ast.Attribute) and function.attr.endswith("_"):
                     self._forget(function.value)
-
-
-def _targets(statement: ast.stmt) -> Iterable[ast.expr]:
-    """What a statement writes to."""
-    if isinstance(statement, ast.Assign):
-        stack = list(statement.targets)
-    elif isinstance(statement, ast.AugAssign | ast.AnnAssign | ast.For | ast.AsyncFor):
-        stack = [statement.target]
-    elif isinstance(statement, ast.With | ast.AsyncWith):
-        stack = [i.optional_vars for i in statement.items if i.optional_vars is not None]
-    else:
-        return
-    while stack:
-        target = stack.pop()
-        if isinstance(target, ast.Tuple | ast.List):
-            stack.extend(target.elts)
-        else:
-            yield target.value if isinstance(target, ast.Starred) else target
-
-
-def _merged(a: dict[str, Term], b: dict[str, Term]) -> dict[str, Term]:
-    """After two ways through: a name keeps its value only if both give the same."""
-    result = {}
-    for name in a.keys() | b.keys():
-        x, y = a.get(name), b.get(name)
-        if x is y and x is not None:
-            result[name] = x
-        else:
-            some = x or y
-            assert some is not None
-            kinds = {t.kind for t in (x, y) if t is not None}
-            kind: Kind = kinds.pop() if len(kinds) == 1 else "?"
-            result[name] = Term("merged", some.node, tuple(t for t in (x, y) if t is not None), kind=kind)  # fmt: skip
-    return result
-
-
-def _parameters(node: Function, tensors: bool) -> dict[str, Term]:
-    found = {}
-    arguments = node.args
-    positional = [*arguments.posonlyargs, *arguments.args]
-    defaults: dict[str, ast.expr | None] = dict(
-        zip([a.arg for a in reversed(positional)], reversed(arguments.defaults), strict=False)
-    )
-    defaults |= dict(zip([a.arg for a in arguments.kwonlyargs], arguments.kw_defaults, strict=True))
-    place = ast.copy_location(ast.Constant(None), node)
-    for arg in [*positional, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]:
-        if arg is None or arg.arg == "self":
-            continue
-        found[arg.arg] = Term(
-            "param", place, value=arg.arg, kind=_parameter_kind(arg, defaults.get(arg.arg), tensors)
-        )
-    return found
-
-
-def _parameter_kind(arg: ast.arg, default: ast.expr | None, tensors: bool) -> Kind:
-    if arg.annotation is not None:
-        words = ast.unparse(arg.annotation)
-        if words in SCALAR_WORDS:
-            return "scalar"
-        if "Tensor" in words and "list" not in words.lower() and "tuple" not in words.lower():
-            return "tensor"
-        return "array" if "ndarray" in words else "?"
-    if isinstance(default, ast.Constant) and isinstance(default.value, int | float | str):
-        return "scalar"
-    return "tensor" if tensors and default is None else "?"
-
-
-def _item_kind(iterated: Term) -> Kind:
-    target = resolve(iterated)
-    if target.op == "builtin" and target.value in ("range", "enumerate"):
-        return "scalar"
-    return "tensor" if iterated.kind == "tensor" else "?"
-
-
-def _turns_off_gradients(node: ast.expr) -> bool:
-    if isinstance(node, ast.Call):
-        if _ends_with(node.func, "set_grad_enabled"):
-            return bool(node.args) and isinstance(node.args[0], ast.Constant) and not node.args[0].value  # fmt: skip
-        node = node.func
-    return any(_ends_with(node, name) for name in NO_GRAD)
-
-
-def _ends_with(node: ast.expr, name: str) -> bool:
-    return (isinstance(node, ast.Attribute) and node.attr == name) or (
-        isinstance(node, ast.Name) and node.id == name
-    )
-
-
-def _is_module(node: ast.ClassDef) -> bool:
-    return any(m.name == "forward" for m in node.body if isinstance(m, Function)) and bool(node.bases)  # fmt: skip
-
-
-def _self_assignments(method: Function) -> Iterable[tuple[str, ast.expr | None]]:
-    for node in statements(method.body):
-        targets: list[ast.expr] = []
-        value: ast.expr | None = None
-        if isinstance(node, ast.Assign):
-            targets, value = node.targets, node.value
-        elif isinstance(node, ast.AnnAssign | ast.AugAssign):
-            targets, value = [node.target], node.value if isinstance(node, ast.AnnAssign) else None
-        for target in targets:
-            parts = target.elts if isinstance(target, ast.Tuple) else [target]
-            for part in parts:
-                if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
-                    if part.value.id == "self":
-                        yield part.attr, value if part is target else None
-
-
-def assigned_once(body: Iterable[ast.stmt]) -> dict[str, ast.expr | None]:
-    """Module names with exactly one assignment in the whole module level."""
-    counts: dict[str, int] = {}
-    values: dict[str, ast.expr | None] = {}
-    inner = {s for d in statements(body) if isinstance(d, Function | ast.ClassDef) for s in statements(d.body)}  # fmt: skip
-    for node in statements(body):
-        if node in inner:
-            continue
-        for target in _targets(node):
-            if isinstance(target, ast.Name):
-                counts[target.id] = counts.get(target.id, 0) + 1
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            values[node.targets[0].id] = node.value if len(node.targets) == 1 else None
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            values[node.target.id] = node.value
-        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            counts[node.target.id] = 2
-    return {name: value for name, value in values.items() if counts.get(name) == 1}
-
-
-def _assigns(node: ast.If, names: frozenset[str]) -> bool:
-    """`if n == 0: n = 1` settles n."""
-    return any(
-        isinstance(target, ast.Name) and target.id in names
-        for statement in statements(node.body)
-        for target in _targets(statement)
-    )
-
-
-def _as_load(target: ast.expr) -> ast.expr:
-    if isinstance(target, ast.Name):
-        return ast.copy_location(ast.Name(id=target.id, ctx=ast.Load()), target)
-    if isinstance(target, ast.Attribute):
-        return ast.copy_location(ast.Attribute(value=target.value, attr=target.attr, ctx=ast.Load()), target)  # fmt: skip
-    assert isinstance(target, ast.Subscript)
-    return ast.copy_location(ast.Subscript(value=target.value, slice=target.slice, ctx=ast.Load()), target)  # fmt: skip

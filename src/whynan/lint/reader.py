@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from whynan.lint.ops import (
     CONSTANTS,
@@ -23,7 +24,23 @@ from whynan.lint.ops import (
 from whynan.lint.source import Source
 from whynan.lint.terms import SHAPE_OPS, Kind, Term, names_in, resolve
 
-BUILTINS = frozenset("len int float round bool max min sum abs pow range enumerate zip".split())
+BUILTINS = frozenset(
+    [
+        "len",
+        "int",
+        "float",
+        "round",
+        "bool",
+        "max",
+        "min",
+        "sum",
+        "abs",
+        "pow",
+        "range",
+        "enumerate",
+        "zip",
+    ]
+)
 LOGGERS = ("log", "logger", "accelerator", "tracker", "wandb", "self", "trainer", "writer", "run")
 
 
@@ -87,7 +104,9 @@ class Reader:
             known = self.env.get(spelled)
             if known is None and self.own_class is not None:
                 known = self.own_class.attributes.get(node.attr)
-            return Term("name", node, value=spelled, binding=known, kind=known.kind if known else "?")
+            return Term(
+                "name", node, value=spelled, binding=known, kind=known.kind if known else "?"
+            )
         base = self.read(node.value)
         if base.op == "name" and (known := self.env.get(f"{base.value}.{node.attr}")) is not None:
             return Term("name", node, value=f"{base.value}.{node.attr}", binding=known, kind=known.kind)  # fmt: skip
@@ -235,9 +254,14 @@ class Reader:
             term = self._name(function)
             return term if term.op != "name" or term.binding is not None else None
         if isinstance(function, ast.Attribute):
-            term = self._attribute(function) if _is_chain(function) else None
-            if term is not None and resolve(term).op in ("imported", "module", "instance", "class"):
-                return term
+            chain = self._attribute(function) if _root(function) is not None else None
+            if chain is not None and resolve(chain).op in (
+                "imported",
+                "module",
+                "instance",
+                "class",
+            ):
+                return chain
             receiver = self.read(function.value)
             return Term("receiver", function, (receiver,))
         return self.read(function)
@@ -353,11 +377,7 @@ def _root(node: ast.expr) -> str | None:
     return node.id if isinstance(node, ast.Name) else None
 
 
-def _is_chain(node: ast.expr) -> bool:
-    return _root(node) is not None
-
-
-_READERS: dict[type, Callable[[Reader, ast.AST], Term]] = {
+_READERS: dict[type, Callable[[Reader, Any], Term]] = {
     ast.Constant: Reader._constant,
     ast.Name: Reader._name,
     ast.Attribute: Reader._attribute,
@@ -376,4 +396,4 @@ _READERS: dict[type, Callable[[Reader, ast.AST], Term]] = {
     ast.SetComp: Reader._scoped,
     ast.DictComp: Reader._scoped,
     ast.GeneratorExp: Reader._scoped,
-}  # type: ignore[dict-item]  # each takes the node type it is listed under
+}

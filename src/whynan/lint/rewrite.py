@@ -13,7 +13,22 @@ if TYPE_CHECKING:
 
 ATOMS = (ast.Name, ast.Call, ast.Attribute, ast.Subscript, ast.Constant)
 CHEAP = SHAPE_OPS | frozenset(
-    "name attr const add sub mul div neg matmul pow tuple compare invert slice".split()
+    [
+        "name",
+        "attr",
+        "const",
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "neg",
+        "matmul",
+        "pow",
+        "tuple",
+        "compare",
+        "invert",
+        "slice",
+    ]
 )
 
 

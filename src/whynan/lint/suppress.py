@@ -20,11 +20,11 @@ class Allowances:
         for found in FILE.finditer(text):
             self._file |= _words(found[1])
         for number, line in enumerate(lines, 1):
-            found = ALLOW.search(line)
-            if found:
+            comment = ALLOW.search(line)
+            if comment:
                 # A comment on its own line speaks of the statement below it.
                 alone = line.lstrip().startswith("#")
-                self._lines.setdefault(number + alone, set()).update(_words(found[1]))
+                self._lines.setdefault(number + alone, set()).update(_words(comment[1]))
 
     def covers(self, code: str, slug: str, node: ast.expr) -> bool:
         if not self._lines and not self._file:

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from whynan.lint.flow import Walker
 
 Check = Callable[[Term, "Walker"], Match | None]
-FixClass = Literal["always", "sometimes", "never"]
+FixClass = Literal["sometimes", "never"]
 FIX_WORDS = {
-    "always": "applied by --fix",
     "sometimes": "applied by --fix where it is safe",
     "never": "suggested only, because it changes results",
 }

@@ -15,10 +15,53 @@ Value = float | int | str | bool | None
 
 # Change the shape or place of the values, not the values: a rule looks through them.
 SHAPE_OPS = frozenset(
-    "view reshape squeeze unsqueeze flatten unflatten transpose permute contiguous expand expand_as"
-    " gather index index_select masked_select to float double half type astype cpu cuda clone detach"
-    " repeat t swapaxes movedim view_as reshape_as narrow select chunk split unbind bfloat16 ravel"
-    " take_along_dim asarray as_tensor tensor array numpy from_numpy".split()
+    [
+        "view",
+        "reshape",
+        "squeeze",
+        "unsqueeze",
+        "flatten",
+        "unflatten",
+        "transpose",
+        "permute",
+        "contiguous",
+        "expand",
+        "expand_as",
+        "gather",
+        "index",
+        "index_select",
+        "masked_select",
+        "to",
+        "float",
+        "double",
+        "half",
+        "type",
+        "astype",
+        "cpu",
+        "cuda",
+        "clone",
+        "detach",
+        "repeat",
+        "t",
+        "swapaxes",
+        "movedim",
+        "view_as",
+        "reshape_as",
+        "narrow",
+        "select",
+        "chunk",
+        "split",
+        "unbind",
+        "bfloat16",
+        "ravel",
+        "take_along_dim",
+        "asarray",
+        "as_tensor",
+        "tensor",
+        "array",
+        "numpy",
+        "from_numpy",
+    ]
 )
 SHAPE_ATTRIBUTES = frozenset({"T", "mT", "H", "data"})
 
@@ -143,7 +186,12 @@ def same(a: Term, b: Term, depth: int = 12) -> bool:
     a, b = resolve(a), resolve(b)
     if a is b:
         return True
-    if a.op != b.op or a.value != b.value or len(a.args) != len(b.args) or a.kw.keys() != b.kw.keys():
+    if (
+        a.op != b.op
+        or a.value != b.value
+        or len(a.args) != len(b.args)
+        or a.kw.keys() != b.kw.keys()
+    ):
         return False
     if a.op in ("name", "param", "unknown", "rand", "randn", "empty"):
         return a.op == "name" and a.binding is b.binding

@@ -19,9 +19,9 @@ When it is fine
 
 from __future__ import annotations
 
+from whynan.lint.facts import tested
 from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
-from whynan.lint.facts import tested
 from whynan.lint.table import pattern
 from whynan.lint.terms import Term, number_of, strip
 

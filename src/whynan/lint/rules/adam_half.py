@@ -49,6 +49,8 @@ def _is_half(model: Term, depth: int = 6) -> bool:
     t = resolve(model)
     if depth == 0 or not t.args:
         return False
+    if t.op == "merged":
+        return any(_is_half(a, depth - 1) for a in t.args)
     if t.op in ("half", ".half"):
         return True
     if t.op in ("float", ".float", "double", ".double"):
@@ -59,4 +61,6 @@ def _is_half(model: Term, depth: int = 6) -> bool:
             return True
         if any(str(w).startswith(("torch.float", "torch.bfloat")) for w in words):
             return False
-    return t.op in ("to", ".to", ".cuda", "cuda", ".train", ".eval") and _is_half(t.args[0], depth - 1)
+    return t.op in ("to", ".to", ".cuda", "cuda", ".train", ".eval") and _is_half(
+        t.args[0], depth - 1
+    )

@@ -43,10 +43,14 @@ def bce_sigmoid(term: Term, here: Walker) -> Match | None:
         assert isinstance(node, ast.Call)
         name, needs = function("torch.nn.functional.binary_cross_entropy_with_logits", here)
         rest = [here.source.segment(a) for a in node.args[1:]]
-        rest += [f"{k.arg}={here.source.segment(k.value)}" for k in node.keywords if k.arg != "input"]
+        rest += [
+            f"{k.arg}={here.source.segment(k.value)}" for k in node.keywords if k.arg != "input"
+        ]
         if node.args and all(k.arg for k in node.keywords):
             edit = Edit(
-                node=node, text=f"{name}({', '.join([text(sigmoid.args[0], here), *rest])})", needs=needs
+                node=node,
+                text=f"{name}({', '.join([text(sigmoid.args[0], here), *rest])})",
+                needs=needs,
             )
     return hit(
         term,

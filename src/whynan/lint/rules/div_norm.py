@@ -44,8 +44,8 @@ def div_norm(term: Term, here: Walker) -> Match | None:
     euclidean = norm.get("p") is None or p == 2
     dim = norm.get("dim")
     direct = resolve(term.args[1]) is norm
-    if direct and euclidean and dim is not None and norm.const("keepdim") is True and not here.half:
-        if term.kind == "tensor" and isinstance(norm.const("dim"), int):
-            edit = call(term, here, "torch.nn.functional.normalize", [x], option("dim", dim, here))
+    kept = isinstance(norm.const("dim"), int) and norm.const("keepdim") is True
+    if direct and euclidean and kept and not here.half and term.kind == "tensor":
+        edit = call(term, here, "torch.nn.functional.normalize", [x], option("dim", dim, here))
     better = "add a small eps to the length" if term.kind == "array" else "F.normalize(x, dim) leaves a zero vector at 0"  # fmt: skip
     return hit(term, "`x / x.norm()` is 0 / 0 = NaN for a zero vector", better, edit=edit)

@@ -41,7 +41,7 @@ def empty_read(term: Term, here: Walker) -> Match | None:
         if made.op == "empty" and made.lib in ("torch", "numpy"):
             sizes = [number_of(a) for a in made.args]
             nothing = any(s == 0 for s in sizes) or any(a.op == "tuple" and 0 in [number_of(b) for b in a.args] for a in made.args)  # fmt: skip
-            if nothing or "device" in made.kw and str(made.kw["device"].value) == "meta":
+            if nothing or ("device" in made.kw and str(made.kw["device"].value) == "meta"):
                 continue
         elif made.op == "Tensor" and made.args and all(isinstance(number_of(a), int) for a in made.args):  # fmt: skip
             if any(number_of(a) == 0 for a in made.args):

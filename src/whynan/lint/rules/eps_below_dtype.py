@@ -47,7 +47,9 @@ def eps_below_dtype(term: Term, here: Walker) -> Match | None:
     value = number_of(small)
     if not isinstance(value, float) or not 0 < value < 5.9e-8 or small is None:
         return None
-    if operand.kind != "tensor" or any(t.op in WIDE or _is_float32(t) for t in walk_through(operand)):
+    if operand.kind != "tensor" or any(
+        t.op in WIDE or _is_float32(t) for t in walk_through(operand)
+    ):
         return None
     return hit(
         term,

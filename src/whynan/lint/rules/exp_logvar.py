@@ -45,7 +45,9 @@ def exp_logvar(term: Term, here: Walker) -> Match | None:
         return None
     for t in walk_through(x):
         parameter = t.op == "module" and t.value in ("Parameter", "Embedding")
-        own = t.op == "name" and str(t.value).startswith("self.") and resolve(t).op not in ("module",)
+        own = (
+            t.op == "name" and str(t.value).startswith("self.") and resolve(t).op not in ("module",)
+        )
         if t.op in BOUNDS or parameter or (own and t is not x and resolve(t).op != "layer" and "forward" not in str(t.value) and _is_plain(x)):  # fmt: skip
             return None
     return hit(

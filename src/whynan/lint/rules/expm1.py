@@ -35,7 +35,12 @@ def expm1(term: Term, here: Walker) -> Match | None:
         return None
     for exp, one, sign in ((*term.args, ""), (term.args[1], term.args[0], "-")):
         e = exp  # where a variable lies between, the digits were lost elsewhere
-        if e.op != "exp" or len(e.args) != 1 or number_of(one) != 1 or number_of(e.args[0]) is not None:
+        if (
+            e.op != "exp"
+            or len(e.args) != 1
+            or number_of(one) != 1
+            or number_of(e.args[0]) is not None
+        ):
             continue
         if ROUNDED.search(here.source.lines[term.node.lineno - 1]):
             return None

@@ -29,7 +29,23 @@ from whynan.lint.terms import Term, names_in, strip
 
 # What may be 0 or negative by the way it is made; of a bare variable nothing is known.
 ZERO_MAKERS = frozenset(
-    "relu clamp clamp_min sub sum mean matmul layer randn abs square mul softmax sigmoid var".split()
+    [
+        "relu",
+        "clamp",
+        "clamp_min",
+        "sub",
+        "sum",
+        "mean",
+        "matmul",
+        "layer",
+        "randn",
+        "abs",
+        "square",
+        "mul",
+        "softmax",
+        "sigmoid",
+        "var",
+    ]
 )
 
 

@@ -39,7 +39,9 @@ def gumbel_log_log(term: Term, here: Walker) -> Match | None:
         return None
     edit = None
     spelled = text(u, here).split("(", 1)[0] if u.form == "call" else ""
-    inline = resolve(term.args[0]) is negative and log.args[0] is u and len(u.args) == 1 and not u.kw
+    inline = (
+        resolve(term.args[0]) is negative and log.args[0] is u and len(u.args) == 1 and not u.kw
+    )
     if inline and spelled.endswith("rand_like"):
         name, needs = function("torch.empty_like", here)
         edit = Edit(node=term.node, text=f"{name}({text(u.args[0], here)}).exponential_().log()", needs=needs)  # fmt: skip

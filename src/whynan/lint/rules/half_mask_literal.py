@@ -32,7 +32,9 @@ from whynan.lint.table import pattern
 from whynan.lint.terms import Term, number_of, walk_through
 
 
-@pattern("N050", "half-mask-literal", "warning", ops=("masked_fill", "mul"), fix="sometimes", rank=40)
+@pattern(
+    "N050", "half-mask-literal", "warning", ops=("masked_fill", "mul"), fix="sometimes", rank=40
+)
 def half_mask_literal(term: Term, here: Walker) -> Match | None:
     if not here.half or not term.args:
         return None

@@ -38,7 +38,9 @@ def inf_times_mask(term: Term, here: Walker) -> Match | None:
         if mask is None or scores.kind in ("scalar", "array"):
             continue
         hidden = one_minus(mask)
-        condition = f"{operand(hidden, here)} == 0" if hidden is not None else f"{operand(mask, here)} != 0"
+        condition = (
+            f"{operand(hidden, here)} == 0" if hidden is not None else f"{operand(mask, here)} != 0"
+        )
         infinity = next(text(a, here) for a in bias.args if _infinite(a))
         edit = Edit(
             node=term.node, text=f"{operand(scores, here)}.masked_fill({condition}, {infinity})"
@@ -67,6 +69,13 @@ def _masked(term: Term) -> Term | None:
     if len(term.args) != 2:
         return None
     for mask, other in (term.args, term.args[::-1]):
-        if _infinite(other) and strip(mask).op not in ("ones", "ones_like", "full", "const", "triu", "tril"):
+        if _infinite(other) and strip(mask).op not in (
+            "ones",
+            "ones_like",
+            "full",
+            "const",
+            "triu",
+            "tril",
+        ):
             return mask if is_mask(mask) or one_minus(mask) is not None else None
     return None

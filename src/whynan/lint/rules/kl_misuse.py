@@ -29,7 +29,12 @@ from whynan.lint.terms import Term, strip
 
 @pattern("N064", "kl-misuse", "error", ops=("kl_div",), rank=10)
 def kl_misuse(term: Term, here: Walker) -> Match | None:
-    if term.lib != "torch" or term.form not in ("call", "module") or not term.args or "**" in term.kw:
+    if (
+        term.lib != "torch"
+        or term.form not in ("call", "module")
+        or not term.args
+        or "**" in term.kw
+    ):
         return None
     if strip(term.args[0]).op in ("softmax", "sigmoid"):
         return hit(

@@ -36,7 +36,7 @@ def log1p_exp(term: Term, here: Walker) -> Match | None:
     if inner is None or exp is None or exp.op != "exp" or not exp.args:
         return None
     x = exp.args[0]
-    if bounded_above(x) or (term.lib == "math" and tested(x, here)):
+    if bounded_above(x) or (tested(x, here) and (term.lib == "math" or here.no_grad)):
         return None
     edit = None
     if resolve(inner) is exp:

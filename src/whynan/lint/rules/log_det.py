@@ -43,7 +43,9 @@ def log_det(term: Term, here: Walker) -> Match | None:
         whole = "numpy.linalg.slogdet" if array else "torch.linalg.slogdet" if absolute else "torch.logdet"  # fmt: skip
         name, needs = function(whole, here)
         more = "[1]" if whole.endswith("slogdet") else ""
-        if absolute or not array:  # slogdet drops the sign, which a bare log would have shown as NaN
+        if (
+            absolute or not array
+        ):  # slogdet drops the sign, which a bare log would have shown as NaN
             edit = Edit(node=term.node, text=f"{name}({text(matrix, here)}){more}", needs=needs)
     better = "np.linalg.slogdet(A)[1]" if array else "torch.linalg.slogdet(A)[1]" if absolute else "torch.logdet(A)"  # fmt: skip
     return hit(

@@ -42,7 +42,11 @@ def log_softmax(term: Term, here: Walker) -> Match | None:
     edit = None
     if dim is not None and direct and set(softmax.kw) <= {"dim"} and len(softmax.args) <= 2:
         edit = call(
-            term, here, "torch.nn.functional.log_softmax", [softmax.args[0]], option("dim", dim, here)
+            term,
+            here,
+            "torch.nn.functional.log_softmax",
+            [softmax.args[0]],
+            option("dim", dim, here),
         )
     symptom = (
         ": the added eps bounds the value, and the gradient dies where it matters most"
@@ -56,4 +60,3 @@ def log_softmax(term: Term, here: Walker) -> Match | None:
         edit=edit if not eps or known_small(term.args[0]) else None,
         severity="warning" if eps else None,
     )
-

@@ -35,7 +35,11 @@ def mask_by_multiply(term: Term, here: Walker) -> Match | None:
         return None
     if term.op == "nan_to_num":
         inner = strip(term.args[0])
-        if term.lib == "numpy" or term.kind == "array" or not _unguarded(inner, here, divisions=True):
+        if (
+            term.lib == "numpy"
+            or term.kind == "array"
+            or not _unguarded(inner, here, divisions=here.function is not None)
+        ):
             return None
         return hit(
             term,
@@ -66,9 +70,16 @@ def _unguarded(term: Term, here: Walker, divisions: bool) -> bool:
         x = term.args[0]
         if strip(x).op in ("softmax", "sigmoid"):
             return False  # log-softmax and log-sigmoid speak of these
-        constant = x.kind == "scalar" or (strip(x).op == "name" and str(strip(x).value).startswith("self."))
+        constant = x.kind == "scalar" or (
+            strip(x).op == "name" and str(strip(x).value).startswith("self.")
+        )
         return not constant and not never_zero(x) and not tested(x, here)
     if term.op == "div" and divisions and len(term.args) == 2:
         x = term.args[1]
-        return x.kind == "tensor" and number_of(x) is None and not never_zero(x) and not tested(x, here)
+        return (
+            x.kind == "tensor"
+            and number_of(x) is None
+            and not never_zero(x)
+            and not tested(x, here)
+        )
     return False

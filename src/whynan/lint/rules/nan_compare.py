@@ -39,7 +39,9 @@ def nan_compare(term: Term, here: Walker) -> Match | None:
         if library:
             name, needs = function(f"{library}.isnan", here)
             call = f"{name}({text(x, here)})"
-            edit = Edit(node=term.node, text=call if term.value == "Eq" else f"(~{call})", needs=needs)
+            edit = Edit(
+                node=term.node, text=call if term.value == "Eq" else f"(~{call})", needs=needs
+            )
         always = "False" if term.value == "Eq" else "True"
         return hit(
             term,

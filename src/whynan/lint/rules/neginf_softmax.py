@@ -31,7 +31,9 @@ from whynan.lint.terms import Term, names_in, strip, walk_through
 HANDLED = re.compile(
     r"nan_to_num|isnan|\.any\(|\.all\(|masked_fill\w*\([^)]*,\s*0(\.0*)?\)|fully|all_masked|is_empty"
 )
-SAFE_MASK = re.compile(r"causal|tril|triu|future|subsequent|look_?ahead|top_?[kp]|diag|eye|remove", re.I)
+SAFE_MASK = re.compile(
+    r"causal|tril|triu|future|subsequent|look_?ahead|top_?[kp]|diag|eye|remove", re.I
+)
 
 
 @pattern("N031", "neginf-softmax", "warning", ops=("softmax",), rank=30)

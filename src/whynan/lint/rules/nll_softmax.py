@@ -45,7 +45,9 @@ def nll_softmax(term: Term, here: Walker) -> Match | None:
         return None
     edit = None
     node = term.node
-    inline = term.args[0] is inner and inner.args[0] is softmax and softmax.form in ("call", "method")
+    inline = (
+        term.args[0] is inner and inner.args[0] is softmax and softmax.form in ("call", "method")
+    )
     # cross_entropy takes its classes in dimension 1, softmax wherever it is told.
     if inline and term.form == "call" and softmax.const("dim") == 1 and isinstance(node, ast.Call):
         name, needs = function("torch.nn.functional.cross_entropy", here)
@@ -53,7 +55,9 @@ def nll_softmax(term: Term, here: Walker) -> Match | None:
         rest += [f"{k.arg}={here.source.segment(k.value)}" for k in node.keywords]
         if len(node.args) <= 2 and node.args and all(k.arg for k in node.keywords):
             edit = Edit(
-                node=node, text=f"{name}({', '.join([text(softmax.args[0], here), *rest])})", needs=needs
+                node=node,
+                text=f"{name}({', '.join([text(softmax.args[0], here), *rest])})",
+                needs=needs,
             )
     return hit(
         term,

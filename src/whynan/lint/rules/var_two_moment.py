@@ -33,7 +33,13 @@ def var_two_moment(term: Term, here: Walker) -> Match | None:
         return None
     first, mean = strip(term.args[0]), is_square(term.args[1])
     second = strip(mean) if mean is not None else None
-    if first.op != "mean" or not first.args or second is None or second.op != "mean" or not second.args:
+    if (
+        first.op != "mean"
+        or not first.args
+        or second is None
+        or second.op != "mean"
+        or not second.args
+    ):
         return None
     x = is_square(first.args[0])
     if x is None or not same_values(x, second.args[0]):

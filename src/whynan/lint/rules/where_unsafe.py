@@ -49,7 +49,13 @@ def where_unsafe(term: Term, here: Walker) -> Match | None:
             if not _tests(condition, operand) or all(map(no_slope, risky.args)):
                 continue
             edit = None
-            if linear and risky.op != "exp" and inside(risky, term) and inside(condition, term) and movable(condition, term, here):
+            if (
+                linear
+                and risky.op != "exp"
+                and inside(risky, term)
+                and inside(condition, term)
+                and movable(condition, term, here)
+            ):
                 name, needs = function("torch.where", here)
                 parts = [text(operand, here), harmless]
                 parts = parts if branch == 1 else parts[::-1]
@@ -90,7 +96,12 @@ def _is_dangerous(term: Term) -> bool:
     if number_of(operand) is not None or operand.kind in ("scalar", "array"):
         return False
     if term.op == "exp":
-        return not bounded_above(operand) and strip(operand).op in ("param", "name", "unknown", "layer")
+        return not bounded_above(operand) and strip(operand).op in (
+            "param",
+            "name",
+            "unknown",
+            "layer",
+        )
     if term.op == "pow":
         exponent = term.const("exponent")
         if not isinstance(exponent, int | float) or (exponent > 0 and float(exponent).is_integer()):
@@ -103,10 +114,22 @@ def _is_dangerous(term: Term) -> bool:
 def _tests(condition: Term, operand: Term) -> bool:
     """Does the condition look at the operand itself?"""
     c = resolve(condition)
-    if c.op not in ("compare", "isnan", "isfinite", "isinf", "invert", "and", "or", "name", "param"):
+    if c.op not in (
+        "compare",
+        "isnan",
+        "isfinite",
+        "isinf",
+        "invert",
+        "and",
+        "or",
+        "name",
+        "param",
+    ):
         return False
     inner = strip(operand)
     target = operand if operand.op == "name" or inner.op in ("param", "unknown") else inner
     if c.op in ("name", "param"):
         return False
+    if inner.op in ("div", "mul") and any(a.op == "name" and mentions(c, a) for a in inner.args):
+        return True  # `log(y / mu)` under `y > 0`
     return mentions(c, target) or (operand.op == "name" and str(operand.value) in names_in(c))
