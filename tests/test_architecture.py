@@ -17,9 +17,10 @@ NOUNS = {"model", "recording", "registry", "errors", "version"}
 ARROWS: dict[str, set[str]] = {
     "record": set(),
     "diagnosis": set(),
-    "explain": {"diagnosis"},
-    "report": {"explain", "diagnosis"},
-    "cli": {"pipeline", "launch", "explain"},
+    "lint": set(),
+    "explain": {"diagnosis", "lint"},
+    "report": {"explain", "diagnosis", "lint"},
+    "cli": {"pipeline", "launch", "explain", "lint", "report"},
 }
 TORCH_FOLDERS = {"watch", "record", "repair", "adapters"}
 
@@ -75,6 +76,7 @@ def test_nothing_imports_the_command_line() -> None:
         "from whynan.cli import commands; commands(['--help'], standalone_mode=False)",
         "from whynan.cli import commands; commands(['explain', 'N012'], standalone_mode=False)",
         "from whynan.cli import commands; commands(['explain', '--list'], standalone_mode=False)",
+        "from whynan.cli import commands; commands(['lint', '--diff', 'examples'], standalone_mode=False)",
     ],
 )
 def test_torch_stays_unimported(command: str) -> None:

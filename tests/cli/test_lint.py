@@ -94,7 +94,9 @@ def test_comment_allows_one_pattern_on_its_line_or_the_line_below(tree: Path) ->
     file.write_text(f"import torch\ny = {line}  # whynan: allow[log-softmax]\nz = {line}\n")
     assert ":3:5" in lint("pkg").output
     assert "1 error" in lint("pkg").output
-    file.write_text(f"import torch\n# known: whynan: allow[N012]\n# whynan: allow[N012]\ny = {line}\n")
+    file.write_text(
+        f"import torch\n# known: whynan: allow[N012]\n# whynan: allow[N012]\ny = {line}\n"
+    )
     assert code(lint("pkg")) == 0
     file.write_text(f"import torch\ny = {line}  # whynan: allow[div-norm]\n")
     assert code(lint("pkg")) == 1

@@ -99,7 +99,7 @@ def outcome(text: str, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Value and gradient; a NumPy result has gradient 0."""
     x = x.clone().requires_grad_()
     with np.errstate(all="ignore"):
-        value = function(text)(x, CLASSES, None, MASK, None, torch.tensor([1.0, 0.0, 1.0]))  # type: ignore[operator]  # the function just compiled
+        value = function(text)(x, CLASSES, None, MASK, None, torch.tensor([1.0, 0.0, 1.0]))
     value = torch.as_tensor(value)
     if value.requires_grad:
         (gradient,) = torch.autograd.grad(value.sum(), x)

@@ -141,7 +141,9 @@ def test_loggers_are_not_logarithms() -> None:
 
 
 def test_parameter_named_like_an_import_is_not_the_import() -> None:
-    assert slugs("import torch\ndef f(torch, x):\n    return torch.log(torch.softmax(x, -1))\n") == []
+    assert (
+        slugs("import torch\ndef f(torch, x):\n    return torch.log(torch.softmax(x, -1))\n") == []
+    )
 
 
 def test_gradient_patterns_are_silent_without_gradients() -> None:

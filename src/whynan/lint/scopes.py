@@ -121,7 +121,11 @@ def self_assignments(method: Function) -> Iterable[tuple[str, ast.expr | None]]:
 
 def _is_own(node: ast.expr) -> TypeGuard[ast.Attribute]:
     """`self.something`."""
-    return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+    return (
+        isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "self"
+    )
 
 
 def assigned_once(body: Iterable[ast.stmt]) -> dict[str, ast.expr | None]:
