@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from typing import Protocol
 
 from whynan.errors import UsageError
@@ -108,9 +109,17 @@ def markdown(rule: Rule | Pattern) -> str:
     lines = [head, f"{parts['']}\n"]
     for heading in HEADINGS:
         body = _dedented(parts[heading])
-        code = heading in ("Example", "Use instead")
+        code = heading in ("Example", "Use instead") and _is_python(body)
         lines.append(f"## {heading}\n\n" + (f"```python\n{body}\n```\n" if code else f"{body}\n"))
     return "\n".join(lines)
+
+
+def _is_python(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except SyntaxError:
+        return False
+    return True
 
 
 def _dedented(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from whynan.lint.terms import Term, names_in, number_of, resolve, same_values, strip
+from whynan.lint.terms import Term, names_in, number_of, resolve, same_values, strip, walk_through
 
 if TYPE_CHECKING:
     from whynan.lint.flow import Walker
@@ -17,7 +17,10 @@ SCHEDULE = re.compile(
     re.I,
 )
 # Files whose results nobody differentiates.
-NO_GRADIENT = re.compile(r"metric|(^|[/_])eval|process(ing|or)|feature_extract", re.I)
+NO_GRADIENT = re.compile(r"metric|(^|[/_])eval|process(ing|or)|feature_extract|quantiz", re.I)
+GENERIC = re.compile(
+    r"eig|svd|(^|_)qr\b|null|randn|normal_|\bnormal\b|sample|\brand|kaiming|xavier", re.I
+)
 POSITIVE = frozenset({"exp", "softplus", "softmax", "sigmoid", "cosh"})
 
 
@@ -173,7 +176,8 @@ def _is_max_of(term: Term, other: Term) -> bool:
         t = strip(t.args[0])
     if t.op in ("max", "amax", "logsumexp", "builtin", ".max"):
         return True
-    return bool(re.search(r"max|lse|logsumexp|log_?z|norm", str(resolve(term).value or term.value or ""), re.I))  # fmt: skip
+    spelled = f"{term.value} {resolve(term).value}"
+    return bool(re.search(r"max|lse|logsumexp|log_?z|norm", spelled, re.I))
 
 
 def is_square(term: Term) -> Term | None:
@@ -259,6 +263,11 @@ def has_gradient(term: Term, here: Walker) -> bool:
 
 def _under_detach(term: Term) -> bool:
     return any(t.op == "detach" for t in (term, *term.args))
+
+
+def is_generic(term: Term) -> bool:
+    """Drawn at random or from a factorisation: not zero, and not constant, in practice."""
+    return any(GENERIC.search(f"{t.op} {t.value or ''}") for t in walk_through(term))
 
 
 def no_slope(term: Term, depth: int = 6) -> bool:

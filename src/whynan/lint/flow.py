@@ -25,7 +25,7 @@ from whynan.lint.scopes import (
     turns_off_gradients,
 )
 from whynan.lint.source import Source, statements
-from whynan.lint.terms import Term, strip
+from whynan.lint.terms import Term, names_in, strip
 
 IN_PLACE_MODULE = ("half", "double", "float", "bfloat16")
 
@@ -202,7 +202,7 @@ class Walker:
             self._try(node)
         elif isinstance(node, ast.Assert):
             read(node.test)
-            self.reader.tested |= spelled_in(node.test)
+            self.reader.tested |= self._looked_at(node.test)
         elif isinstance(node, ast.Raise | ast.Continue | ast.Break):
             return True
         elif isinstance(node, Function):
@@ -269,7 +269,7 @@ class Walker:
         self.reader.read(node.test)
         reader = self.reader
         tested, before = reader.tested, dict(reader.env)
-        mentioned = spelled_in(node.test)
+        mentioned = self._looked_at(node.test)
         reader.tested = tested | mentioned
         left_body = self._block(node.body)
         after_body = reader.env
@@ -285,6 +285,14 @@ class Walker:
         else:
             reader.env = merged(after_body, after_other)
         return left_body and left_other and bool(node.orelse)
+
+    def _looked_at(self, test: ast.expr) -> frozenset[str]:
+        """What a test mentions, and what that was computed from."""
+        names = spelled_in(test)
+        for name in names:
+            if (known := self.env.get(name)) is not None:
+                names |= names_in(known)
+        return names
 
     def _loop(self, node: ast.For | ast.AsyncFor | ast.While) -> None:
         reader = self.reader

@@ -41,6 +41,7 @@ BUILTINS = frozenset(
         "zip",
     ]
 )
+NOT_VALUES = ("ndim", "dtype", "device", "is_cuda", "requires_grad", "training", "dim")
 LOGGERS = ("log", "logger", "accelerator", "tracker", "wandb", "self", "trainer", "writer", "run")
 
 
@@ -225,7 +226,10 @@ class Reader:
             return self._builtin(node, function.id, args, kw)
         if isinstance(function, ast.Attribute) and callee is not None and callee.op == "receiver":
             return self._method(node, function.attr, callee.args[0], args, kw)
-        return Term("unknown", node, (*args, *kw.values()))
+        name = (
+            function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", None)
+        )
+        return Term("unknown", node, (*args, *kw.values()), value=name)
 
     def _arguments(self, node: ast.Call) -> tuple[Term, ...]:
         """In `where(c, a, b)` the condition has been looked at when a and b are read."""
@@ -361,9 +365,18 @@ def joined(*parts: Term) -> Kind:
 
 
 def spelled_in(node: ast.AST) -> frozenset[str]:
-    """Names and attributes that an expression mentions."""
-    found = set()
-    for part in ast.walk(node):
+    """Names and attributes whose values a test looks at; `is None`, types and shapes are not values."""
+    found: set[str] = set()
+    stack = [node]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, ast.Compare) and isinstance(part.ops[0], ast.Is | ast.IsNot):
+            continue
+        if isinstance(part, ast.Attribute) and part.attr in NOT_VALUES:
+            continue
+        if isinstance(part, ast.Call) and getattr(part.func, "id", "") in ("isinstance", "hasattr"):
+            continue
+        stack.extend(ast.iter_child_nodes(part))
         if isinstance(part, ast.Name):
             found.add(part.id)
         elif isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):

@@ -19,7 +19,7 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.lint.facts import guarded_divisor
+from whynan.lint.facts import guarded_divisor, is_generic
 from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
 from whynan.lint.rewrite import call, option
@@ -37,7 +37,7 @@ def div_norm(term: Term, here: Walker) -> Match | None:
     x = term.args[0]
     if not same_values(x, norm.args[0]) or guarded_divisor(term.args[1], here):
         return None
-    if strip(x).op in ("const", "tuple", "randn", "ones", "eye", "sub_"):
+    if strip(x).op in ("const", "tuple", "randn", "ones", "eye") or is_generic(x):
         return None
     edit = None
     p = norm.const("p")

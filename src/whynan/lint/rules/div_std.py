@@ -20,7 +20,7 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.lint.facts import guarded_divisor
+from whynan.lint.facts import guarded_divisor, is_generic
 from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
 from whynan.lint.table import pattern
@@ -33,6 +33,8 @@ def div_std(term: Term, here: Walker) -> Match | None:
         return None
     std = strip(term.args[1])
     if std.op != "std" or not std.args or guarded_divisor(term.args[1], here):
+        return None
+    if is_generic(std.args[0]):
         return None
     top = strip(term.args[0])
     if top.op == "sub":

@@ -18,7 +18,7 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.lint.facts import guarded_divisor
+from whynan.lint.facts import guarded_divisor, is_generic
 from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
 from whynan.lint.table import pattern
@@ -39,6 +39,8 @@ def minmax_norm(term: Term, here: Walker) -> Match | None:
     if low is None or high is None or low_again is None:
         return None
     if not all(same_values(x, y) for y in (low, high, low_again)):
+        return None
+    if is_generic(x):
         return None
     return hit(
         term,

@@ -33,7 +33,7 @@ def prod_probs(term: Term, here: Walker) -> Match | None:
         return None
     if term.op == "log":
         prod = strip(term.args[0])
-        if prod.op != "prod" or prod.kind != "tensor" or not prod.args or prod.lib == "numpy":
+        if prod.op != "prod" or prod.kind != "tensor" or prod.get("dim") is None:
             return None
         if prod.args[0].kind == "scalar" or says(prod.args[0], "shape|size|dim"):
             return None

@@ -19,7 +19,7 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.lint.facts import has_gradient, is_square, tested
+from whynan.lint.facts import has_gradient, is_generic, is_square, says, tested
 from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
 from whynan.lint.rewrite import call, option
@@ -38,6 +38,8 @@ def sqrt_sum_sq(term: Term, here: Walker) -> Match | None:
     if x is None or total.lib == "numpy" or term.lib in ("numpy", "math"):
         return None
     if term.kind != "tensor" or tested(total.args[0], here) or strip(x).op == "const":
+        return None
+    if says(x, "window|tril|chol|diag") or is_generic(x):
         return None
     edit = None
     square = resolve(total.args[0])

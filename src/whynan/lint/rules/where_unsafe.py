@@ -22,12 +22,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from whynan.lint.facts import bounded_above, has_gradient, never_zero, no_slope
+from whynan.lint.facts import bounded_above, has_gradient, never_zero, no_slope, says
 from whynan.lint.finding import Edit, Match, hit
 from whynan.lint.flow import Walker
 from whynan.lint.rewrite import function, inside, movable, text
 from whynan.lint.table import pattern
-from whynan.lint.terms import Term, mentions, names_in, number_of, resolve, strip
+from whynan.lint.terms import Term, number_of, resolve, same, strip
 
 # Operation -> where its dangerous operand stands, and a value that is harmless there.
 RISKY = {
@@ -35,6 +35,8 @@ RISKY = {
     "rsqrt": (0, "1.0"), "reciprocal": (0, "1.0"), "acos": (0, "0.0"), "asin": (0, "0.0"),
     "div": (1, "1.0"), "pow": (0, "1.0"), "exp": (0, "0.0"),
 }  # fmt: skip
+
+LOOKING = ("compare", "isnan", "isfinite", "isinf", "invert", "and", "or", "abs", "neg")
 
 
 @pattern("N021", "where-unsafe", "warning", ops=("where",), fix="sometimes", rank=10)
@@ -130,6 +132,16 @@ def _tests(condition: Term, operand: Term) -> bool:
     target = operand if operand.op == "name" or inner.op in ("param", "unknown") else inner
     if c.op in ("name", "param"):
         return False
-    if inner.op in ("div", "mul") and any(a.op == "name" and mentions(c, a) for a in inner.args):
+    if says(operand, "freq|hz"):
+        return False  # a table of constants
+    if inner.op in ("div", "mul") and any(a.op == "name" and _looks_at(c, a) for a in inner.args):
         return True  # `log(y / mu)` under `y > 0`
-    return mentions(c, target) or (operand.op == "name" and str(operand.value) in names_in(c))
+    return _looks_at(c, target) or (operand.op == "name" and _looks_at(c, operand))
+
+
+def _looks_at(condition: Term, target: Term, depth: int = 5) -> bool:
+    """Is the target compared as it is, not as a part of something else?"""
+    c = resolve(condition)
+    if same(c, target) or same(condition, target):
+        return True
+    return depth > 0 and c.op in LOOKING and any(_looks_at(a, target, depth - 1) for a in c.args)
