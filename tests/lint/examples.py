@@ -134,7 +134,7 @@ FOUND: dict[str, list[str]] = {
     "div-sum": [
         "w = torch.relu(x)\nreturn w / w.sum(-1, keepdim=True)",
         "w = x * mask\nreturn w / w.sum()",
-        "w = x.clamp(min=0)\nreturn w / torch.sum(w)",
+        "w = (x > 0).float()\nreturn w / torch.sum(w)",
     ],
     "cosine-hand": [
         "return (x * y).sum(-1) / (x.norm(dim=-1) * y.norm(dim=-1))",

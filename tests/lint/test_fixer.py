@@ -106,6 +106,23 @@ def test_in_place_chains_keep_their_effect() -> None:
     assert fixed(before) == before
 
 
+def test_augmented_assignment_stays_an_assignment() -> None:
+    before = """
+        import torch
+        def f(x, mask):
+            y = torch.exp(x)
+            y /= y.sum(dim=-1, keepdim=True)
+            x = torch.relu(x)
+            x /= x.norm(dim=-1, keepdim=True)
+            x /= (x * mask).sum() / mask.sum()
+            return x, y
+    """
+    after = fixed(before)
+    assert "    y /= y.sum(dim=-1, keepdim=True)\n" in after
+    assert "    x /= x.norm(dim=-1, keepdim=True)\n" in after
+    assert "    x /= (x * mask).sum() / mask.sum().clamp(min=1)\n" in after
+
+
 def test_line_ends_and_tabs_stay() -> None:
     before = "import torch\r\ndef f(x):\r\n\treturn torch.log(1 + torch.exp(x))\r\n"
     assert fix(before, findings)[0] == "import torch\r\ndef f(x):\r\n\treturn torch.nn.functional.softplus(x)\r\n"  # fmt: skip

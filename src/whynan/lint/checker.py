@@ -62,12 +62,13 @@ class Checker:
                     covered.update(map(_span, match.covers))
 
         try:
-            Walker(source, ask).walk()
+            walker = Walker(source, ask)
+            walker.walk()
         except RecursionError as error:
             return [_unparsable(error, path, text)]
         allowed = Allowances(text, source.lines)
         findings = [
-            _finding(pattern, match, source, path)
+            _finding(pattern, match, source, path, walker.unwritten)
             for key, (pattern, match) in matches.items()
             if key not in covered and not allowed.covers(pattern.code, pattern.slug, match.node)
         ]
@@ -78,7 +79,9 @@ def _span(node: ast.expr) -> tuple[int, int, int, int]:
     return (node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0)
 
 
-def _finding(pattern: Pattern, match: Match, source: Source, path: str) -> Finding:
+def _finding(
+    pattern: Pattern, match: Match, source: Source, path: str, unwritten: set[int]
+) -> Finding:
     line, column = source.start(match.node)
     end_line, end_column = source.end(match.node)
     return Finding(
@@ -93,14 +96,14 @@ def _finding(pattern: Pattern, match: Match, source: Source, path: str) -> Findi
         message=match.message,
         help=match.help,
         source=source.lines[line - 1],
-        replacement=_replacement(match, source),
+        replacement=_replacement(match, source, unwritten),
     )
 
 
-def _replacement(match: Match, source: Source) -> Replacement | None:
+def _replacement(match: Match, source: Source, unwritten: set[int]) -> Replacement | None:
     edit = match.edit
-    if edit is None:
-        return None
+    if edit is None or id(edit.node) in unwritten:
+        return None  # `x /= y` is a statement, not the quotient of its two sides
     before = source.segment(edit.node)
     if before.count("#") > edit.text.count("#"):
         return None  # a comment stands in what would be replaced

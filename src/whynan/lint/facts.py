@@ -17,7 +17,9 @@ SCHEDULE = re.compile(
     re.I,
 )
 # Files whose results nobody differentiates.
-NO_GRADIENT = re.compile(r"metric|(^|[/_])eval|process(ing|or)|feature_extract|quantiz", re.I)
+NO_GRADIENT = re.compile(
+    r"metric|(^|[/_])eval|process(ing|or)|feature_extract|quantiz|schedul|pipelin|inference", re.I
+)
 GENERIC = re.compile(
     r"eig|svd|(^|_)qr\b|null|randn|normal_|\bnormal\b|sample|\brand|kaiming|xavier", re.I
 )
@@ -97,9 +99,17 @@ def _roots(term: Term, depth: int = 5) -> set[str]:
 
 def guarded_divisor(term: Term, here: Walker) -> bool:
     """Nothing to say about a division by this."""
-    return (
-        never_zero(term) or tested(term, here) or (term.kind == "scalar" and "." in str(term.value))
-    )
+    return never_zero(term) or tested(term, here) or _picked(term)
+
+
+def _picked(term: Term) -> bool:
+    """Chosen by a comparison, as in `n[n > 0]`?"""
+    for t in walk_through(term, 4):
+        if t.op == "index" and len(t.args) > 1:
+            keys = t.args[1].args if t.args[1].op == "tuple" else (t.args[1],)
+            if any(resolve(key).op in ("compare", "and", "invert") for key in keys):
+                return True
+    return False
 
 
 def bounded_above(term: Term, depth: int = 8) -> bool:

@@ -45,6 +45,8 @@ class Walker:
         self._assigned_once: dict[str, ast.expr | None] = {}
         self._global_terms: dict[str, Term | None] = {}
         self._returns: list[Term | None] = []
+        self.unwritten: set[int] = set()  # expressions that do not stand in the source as such
+        self._kept: list[ast.expr] = []
 
     @property
     def tested(self) -> frozenset[str]:
@@ -249,7 +251,9 @@ class Walker:
         load = ast.copy_location(
             ast.BinOp(left=as_load(node.target), op=node.op, right=node.value), node
         )
+        self.unwritten.add(id(load))
         term = self.reader.read(load)
+        self._kept.append(load)  # an id is of use only while its object lives
         if isinstance(node.target, ast.Subscript):
             self._forget(node.target)
         else:

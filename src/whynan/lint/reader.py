@@ -24,23 +24,10 @@ from whynan.lint.ops import (
 from whynan.lint.source import Source
 from whynan.lint.terms import SHAPE_OPS, Kind, Term, names_in, resolve
 
-BUILTINS = frozenset(
-    [
-        "len",
-        "int",
-        "float",
-        "round",
-        "bool",
-        "max",
-        "min",
-        "sum",
-        "abs",
-        "pow",
-        "range",
-        "enumerate",
-        "zip",
-    ]
-)
+BUILTINS = frozenset([
+    "len", "int", "float", "round", "bool", "max", "min", "sum", "abs", "pow", "range",
+    "enumerate", "zip",
+])  # fmt: skip
 NOT_VALUES = ("ndim", "dtype", "device", "is_cuda", "requires_grad", "training", "dim")
 LOGGERS = ("log", "logger", "accelerator", "tracker", "wandb", "self", "trainer", "writer", "run")
 
@@ -280,7 +267,7 @@ class Reader:
         if not library and name.startswith("torch.") and last[:1].isupper():
             library, op = "torch", last
         if not library:
-            return Term("unknown", node, (*args, *kw.values()))
+            return Term("unknown", node, (*args, *kw.values()), value=last)
         if not args and "input" in kw:
             args = (kw.pop("input"),)
         if library != "numpy" and last == "Tensor":

@@ -12,24 +12,10 @@ if TYPE_CHECKING:
     from whynan.lint.flow import Walker
 
 ATOMS = (ast.Name, ast.Call, ast.Attribute, ast.Subscript, ast.Constant)
-CHEAP = SHAPE_OPS | frozenset(
-    [
-        "name",
-        "attr",
-        "const",
-        "add",
-        "sub",
-        "mul",
-        "div",
-        "neg",
-        "matmul",
-        "pow",
-        "tuple",
-        "compare",
-        "invert",
-        "slice",
-    ]
-)
+CHEAP = SHAPE_OPS | frozenset([
+    "name", "attr", "const", "add", "sub", "mul", "div", "neg", "matmul", "pow", "tuple",
+    "compare", "invert", "slice",
+])  # fmt: skip
 
 
 def text(term: Term, here: Walker) -> str:

@@ -14,55 +14,14 @@ Kind = Literal["tensor", "array", "scalar", "?"]
 Value = float | int | str | bool | None
 
 # Change the shape or place of the values, not the values: a rule looks through them.
-SHAPE_OPS = frozenset(
-    [
-        "view",
-        "reshape",
-        "squeeze",
-        "unsqueeze",
-        "flatten",
-        "unflatten",
-        "transpose",
-        "permute",
-        "contiguous",
-        "expand",
-        "expand_as",
-        "gather",
-        "index",
-        "index_select",
-        "masked_select",
-        "to",
-        "float",
-        "double",
-        "half",
-        "type",
-        "astype",
-        "cpu",
-        "cuda",
-        "clone",
-        "detach",
-        "repeat",
-        "t",
-        "swapaxes",
-        "movedim",
-        "view_as",
-        "reshape_as",
-        "narrow",
-        "select",
-        "chunk",
-        "split",
-        "unbind",
-        "bfloat16",
-        "ravel",
-        "take_along_dim",
-        "asarray",
-        "as_tensor",
-        "tensor",
-        "array",
-        "numpy",
-        "from_numpy",
-    ]
-)
+SHAPE_OPS = frozenset([
+    "view", "reshape", "squeeze", "unsqueeze", "flatten", "unflatten", "transpose", "permute",
+    "contiguous", "expand", "expand_as", "gather", "index", "index_select", "masked_select", "to",
+    "float", "double", "half", "type", "astype", "cpu", "cuda", "clone", "detach", "repeat", "t",
+    "swapaxes", "movedim", "view_as", "reshape_as", "narrow", "select", "chunk", "split",
+    "unbind", "bfloat16", "ravel", "take_along_dim", "asarray", "as_tensor", "tensor", "array",
+    "numpy", "from_numpy",
+])  # fmt: skip
 SHAPE_ATTRIBUTES = frozenset({"T", "mT", "H", "data"})
 
 

@@ -19,7 +19,7 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.lint.facts import guarded_divisor, is_generic
+from whynan.lint.facts import guarded_divisor, is_generic, says
 from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
 from whynan.lint.rewrite import call, option
@@ -39,6 +39,8 @@ def div_norm(term: Term, here: Walker) -> Match | None:
         return None
     if strip(x).op in ("const", "tuple", "randn", "ones", "eye") or is_generic(x):
         return None
+    if says(x, r"(^|_)(rays?|dirs?|directions?)(_|$)"):
+        return None  # of cameras: never zero
     edit = None
     p = norm.const("p")
     euclidean = norm.get("p") is None or p == 2

@@ -1,8 +1,7 @@
 """Weights divided by their own sum.
 
 What it catches
-    `w / w.sum()` where w can be all zero: it comes from a mask, a relu, a comparison, a count or a
-    clamp at 0. Without such evidence it is reported only when the pattern is selected by name.
+    `w / w.sum()` where w can be all zero: it comes from a mask, a relu or a comparison. Without such evidence it is reported only when the pattern is selected by name.
 
 Why it hurts
     A sum of 0 gives 0 / 0 = NaN, and weights of both signs may cancel.
@@ -51,11 +50,11 @@ def _may_vanish(term: Term) -> str:
     t = strip(term)
     if t.op == "relu":
         return "relu can make them so"
-    if t.op in ("clamp", "clamp_min") and t.const("min") == 0:
-        return "the clamp at 0 can make them so"
     if t.op == "mul" and any(is_mask(a) for a in t.args):
         return "a mask that selects nothing makes them so"
-    if is_mask(t):
+    if t.op in ("compare", "invert") or (
+        t.op in ("param", "name") and str(t.value).endswith("mask")
+    ):
         return "a mask that selects nothing makes them so"
     if t.op == "masked_fill" and t.const("value") == 0:
         return "a mask that selects nothing makes them so"

@@ -28,25 +28,10 @@ from whynan.lint.table import pattern
 from whynan.lint.terms import Term, names_in, strip
 
 # What may be 0 or negative by the way it is made; of a bare variable nothing is known.
-ZERO_MAKERS = frozenset(
-    [
-        "relu",
-        "clamp",
-        "clamp_min",
-        "sub",
-        "sum",
-        "mean",
-        "matmul",
-        "layer",
-        "randn",
-        "abs",
-        "square",
-        "mul",
-        "softmax",
-        "sigmoid",
-        "var",
-    ]
-)
+ZERO_MAKERS = frozenset([
+    "relu", "clamp", "clamp_min", "sub", "sum", "mean", "layer", "randn", "abs", "square",
+    "softmax", "sigmoid", "var",
+])  # fmt: skip
 
 
 @pattern("N021", "frac-pow", "warning", ops=("pow",), rank=30)

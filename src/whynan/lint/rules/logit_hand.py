@@ -34,7 +34,12 @@ def logit_hand(term: Term, here: Walker) -> Match | None:
     if quotient.op != "div" or len(quotient.args) != 2 or term.kind == "scalar":
         return None
     p, rest = quotient.args[0], one_minus(quotient.args[1])
-    if rest is None or not same_values(p, rest) or strip(p).op == "const":
+    if (
+        rest is None
+        or not same_values(p, rest)
+        or strip(p).op == "const"
+        or resolve(p).op == "tensor"
+    ):
         return None
     if (never_zero(p) and strip(p).op not in ("sigmoid", "softmax")) or tested(p, here):
         return None

@@ -132,7 +132,7 @@ def _tests(condition: Term, operand: Term) -> bool:
     target = operand if operand.op == "name" or inner.op in ("param", "unknown") else inner
     if c.op in ("name", "param"):
         return False
-    if says(operand, "freq|hz"):
+    if says(operand, "freq|hz|(^|_)time$|grid"):
         return False  # a table of constants
     if inner.op in ("div", "mul") and any(a.op == "name" and _looks_at(c, a) for a in inner.args):
         return True  # `log(y / mu)` under `y > 0`
