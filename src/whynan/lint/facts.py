@@ -18,7 +18,8 @@ SCHEDULE = re.compile(
 )
 # Files whose results nobody differentiates.
 NO_GRADIENT = re.compile(
-    r"metric|(^|[/_])eval|process(ing|or)|feature_extract|quantiz|schedul|pipelin|inference", re.I
+    r"metric|(^|[/_])eval|process(ing|or)|feature_extract|quantiz|schedul|pipelin|inference|(^|/)data/",
+    re.I,
 )
 GENERIC = re.compile(
     r"eig|svd|(^|_)qr\b|null|randn|normal_|\bnormal\b|sample|\brand|kaiming|xavier", re.I

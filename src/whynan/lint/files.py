@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import tempfile
 import tokenize
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -58,6 +57,8 @@ def decode(raw: bytes) -> tuple[str, str]:
 
 def write(path: str, text: str, encoding: str) -> None:
     """Replace a file at once, or not at all."""
+    import tempfile  # slow to import, and most runs write nothing
+
     target = os.path.realpath(path)
     handle, temporary = tempfile.mkstemp(dir=os.path.dirname(target), prefix=".whynan-")
     try:

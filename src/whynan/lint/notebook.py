@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
@@ -18,6 +17,8 @@ class Notebook:
     """Code cells joined, so that what one cell defines is known in the next."""
 
     def __init__(self, raw: str) -> None:
+        import json  # only notebooks need it, and lint must start quickly
+
         self.raw = raw
         try:
             self.document: dict[str, Any] = json.loads(raw)
@@ -54,6 +55,8 @@ class Notebook:
 
     def with_lines(self, fixed: list[str]) -> str:
         """The notebook's text with other lines, one for one."""
+        import json
+
         at = 0
         for _, cell in self._cells:
             count = len(_source(cell).split("\n"))

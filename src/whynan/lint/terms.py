@@ -20,7 +20,7 @@ SHAPE_OPS = frozenset([
     "float", "double", "half", "type", "astype", "cpu", "cuda", "clone", "detach", "repeat", "t",
     "swapaxes", "movedim", "view_as", "reshape_as", "narrow", "select", "chunk", "split",
     "unbind", "bfloat16", "ravel", "take_along_dim", "asarray", "as_tensor", "tensor", "array",
-    "numpy", "from_numpy",
+    "numpy", "from_numpy", "type_as",
 ])  # fmt: skip
 SHAPE_ATTRIBUTES = frozenset({"T", "mT", "H", "data"})
 

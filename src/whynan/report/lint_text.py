@@ -54,7 +54,7 @@ def _paragraph(label: str, text: str) -> list[str]:
 
 def _short(text: str) -> str:
     one_line = " ".join(text.split())
-    return one_line if len(one_line) <= 60 else one_line[:57] + "..."
+    return one_line if len(one_line) <= 50 else one_line[:47] + "..."
 
 
 def summary(findings: list[Finding], files: int, fixed: int) -> str:
