@@ -32,7 +32,8 @@ class Source:
     """One parsed file."""
 
     def __init__(self, text: str, tree: ast.Module, path: str = "") -> None:
-        self.path = path.replace("\\", "/")
+        # The file and its folder say what the code is for; where the project lies does not.
+        self.path = "/".join(path.replace("\\", "/").split("/")[-2:])
         self.text = text
         self.tree = tree
         # As the parser counts lines: form feeds and the like do not end one.
