@@ -207,6 +207,7 @@ FOUND: dict[str, list[str]] = {
         "return torch.softmax(x.masked_fill(mask, float('-inf')), dim=-1)",
         "x = x.masked_fill(mask == 0, -np.inf)\nreturn F.softmax(x, -1)",
         "x.masked_fill_(mask, -math.inf)\nreturn x.softmax(-1)",
+        "if mask is not None:\n    x = x.masked_fill(mask, float('-inf'))\nreturn x.softmax(-1)",
     ],
     "ce-softmax": [
         "return F.cross_entropy(F.softmax(x, dim=-1), target)",

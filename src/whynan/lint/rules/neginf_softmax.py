@@ -41,6 +41,8 @@ def neginf_softmax(term: Term, here: Walker) -> Match | None:
     if not term.args or here.function is None:
         return None
     filled = strip(term.args[0])
+    if filled.op == "merged":  # `if mask is not None: scores = scores.masked_fill(...)`
+        filled = next((t for t in map(strip, filled.args) if t.op == "masked_fill"), filled)
     if filled.op != "masked_fill" or filled.const("value") != float("-inf"):
         return None
     mask = filled.get("mask")
