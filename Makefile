@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test check fix golden clean
+.PHONY: demo test check fix golden rules clean
 
 demo: $(READY)  ## run a failing script and read the report
 	@echo '$$ whynan run examples/distill.py'
@@ -25,6 +25,9 @@ fix: $(READY)  ## let ruff mend what it can
 
 golden: $(READY)  ## rewrite tests/cases/*/report.txt; read the diff as prose
 	$(BIN)/pytest -n 2 -q tests/test_cases.py --update-golden
+
+rules: $(READY)  ## write docs/rules/ from the documentation of the rules
+	$(BIN)/python -m whynan.explain.rule_pages docs/rules
 
 # torch goes in first and alone: anything that depends on it would otherwise pull a larger build.
 $(READY): pyproject.toml constraints.txt

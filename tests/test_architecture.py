@@ -18,13 +18,24 @@ ARROWS: dict[str, set[str]] = {
     "watching": {"record"},
     "record": set(),
     "diagnosis": set(),
-    "explain": {"diagnosis"},
-    "report": {"explain", "diagnosis"},
     "repair": {"pipeline", "runner", "launch", "explain", "diagnosis", "report"},
     "checking": set(),
     "arrays": {"checking", "pipeline"},
     "stable": set(),
-    "cli": {"pipeline", "runner", "launch", "explain", "reopen", "repair", "checking"},
+    "lint": set(),
+    "explain": {"diagnosis", "lint"},
+    "report": {"explain", "diagnosis", "lint"},
+    "cli": {
+        "pipeline",
+        "runner",
+        "launch",
+        "explain",
+        "reopen",
+        "repair",
+        "checking",
+        "lint",
+        "report",
+    },
 }
 TORCH_FOLDERS = {"watching", "record", "repair", "adapters", "stable"}
 
@@ -81,6 +92,7 @@ def test_nothing_imports_the_command_line() -> None:
         "from whynan.cli import commands; commands(['explain', 'N012'], standalone_mode=False)",
         "from whynan.cli import commands; commands(['explain', '--list'], standalone_mode=False)",
         "from whynan.recording import Recording, load; Recording().save('/dev/null')",
+        "from whynan.cli import commands; commands(['lint', '--diff', 'examples'], standalone_mode=False)",
     ],
 )
 def test_torch_stays_unimported(command: str) -> None:

@@ -9,6 +9,7 @@ import click
 from whynan.cli.check import check
 from whynan.cli.explain import explain
 from whynan.cli.fix import fix
+from whynan.cli.lint import lint
 from whynan.cli.report import report
 from whynan.cli.run import run
 from whynan.cli.whatif import whatif
@@ -27,6 +28,7 @@ def commands() -> None:
     whynan fix train.py             and find a change that was run and works
     whynan whatif train.py          the same run with one thing changed at a time
     whynan check model.pt           NaN, Inf and odd values in files
+    whynan lint src/                find unstable code before it runs
     whynan explain N012             what a rule means and what to use instead
 
     Exit codes: the script's own when it is healthy, 3 when a non-finite value
@@ -40,6 +42,7 @@ commands.add_command(whatif)
 commands.add_command(check)
 commands.add_command(explain)
 commands.add_command(report)
+commands.add_command(lint)
 
 
 def main() -> None:

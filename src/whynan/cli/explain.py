@@ -11,15 +11,14 @@ import click
 def explain(list_all: bool, code: str | None) -> None:
     """Explain a CODE from a report: what it catches, why it hurts, what to use instead.
 
-    CODE is a code (N012), its name (log-of-nonpositive) or a mechanism (log_nonpositive).
+    CODE is a code (N012), its name (log-of-nonpositive), a mechanism (log_nonpositive) or the name
+    of a lint pattern (log-softmax).
     """
-    from whynan.explain.rule_text import find_rule, page
-    from whynan.registry import rules
+    from whynan.explain.rule_text import pages, table
 
     if list_all:
-        for rule in rules():
-            click.echo(f"{rule.code}  {rule.slug:<22} {rule.title}")
+        click.echo(table(), nl=False)
     elif code is None:
         raise click.UsageError("name a code, or use --list")
     else:
-        click.echo(page(find_rule(code)), nl=False)
+        click.echo(pages(code), nl=False)

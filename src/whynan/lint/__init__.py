@@ -1,0 +1,1 @@
+"""Numerically unstable code, found in source before it runs."""

@@ -1,0 +1,139 @@
+"""One file's findings: parse, walk, ask the rules, keep the most specific answer."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Iterable
+
+from whynan.lint.finding import Finding, Match, Replacement
+from whynan.lint.flow import Walker
+from whynan.lint.source import Source
+from whynan.lint.suppress import Allowances
+from whynan.lint.table import Pattern
+from whynan.lint.terms import Term
+
+RELEVANT = re.compile(r"\b(torch|numpy)\b")
+IN_PLACE = re.compile(r"\.\w+[^\W_]_\(")
+# No pattern is without one of these; most files of a large tree are without all of them.
+TRIGGERS = re.compile(
+    r"log|exp\b|exp[(_]|softmax|sigmoid|sqrt|norm\b|norm\(|std|\.sum\(|\bsum\(|\.min\(|a(?:rc)?cos|a(?:rc)?sin|\bnan|NaN|inf\b"
+    r"|empty|\bTensor\(|cross_entropy|Entropy|BCE|kl_div|KLDiv|nll|NLL|\*\*|pow\(|power\(|inv\w*\(|prod|clip_grad"
+    r"|Adam|where\(|masked_fill|tanh|reciprocal"
+)
+
+
+class Checker:
+    """The chosen patterns, by the operation they are asked about."""
+
+    def __init__(self, patterns: Iterable[Pattern], named: frozenset[str] = frozenset()) -> None:
+        self.named = named  # patterns that were asked for by name: their weak matches are shown
+        self.by_op: dict[str, list[Pattern]] = {}
+        for pattern in sorted(patterns, key=lambda p: p.rank):
+            for op in pattern.ops:
+                self.by_op.setdefault(op, []).append(pattern)
+
+    def check(self, text: str, path: str) -> list[Finding]:
+        """Findings in one file; a syntax error is a finding of its own."""
+        if not RELEVANT.search(text) or not TRIGGERS.search(text):
+            return []
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter(
+                    "ignore"
+                )  # the file's own invalid escapes are not our business
+                tree = ast.parse(text)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            return [_unparsable(error, path, text)]
+        source = Source(text, tree, path)
+        matches: dict[tuple[int, int, int, int], tuple[Pattern, Match]] = {}
+        covered: set[tuple[int, int, int, int]] = set()
+
+        def ask(term: Term, here: Walker) -> None:
+            for pattern in self.by_op.get(term.op, ()):
+                match = pattern.check(term, here)
+                if match is None or (match.weak and pattern.slug not in self.named):
+                    continue
+                key = _span(match.node)
+                taken = matches.get(key)
+                if taken is None or pattern.rank < taken[0].rank:
+                    matches[key] = (pattern, match)
+                    covered.update(map(_span, match.covers))
+
+        try:
+            walker = Walker(source, ask)
+            walker.walk()
+        except RecursionError as error:
+            return [_unparsable(error, path, text)]
+        allowed = Allowances(text, source.lines)
+        findings = [
+            _finding(pattern, match, source, path, walker.unwritten)
+            for key, (pattern, match) in matches.items()
+            if key not in covered and not allowed.covers(pattern.code, pattern.slug, match.node)
+        ]
+        return sorted(findings, key=lambda f: f.order)
+
+
+def _span(node: ast.expr) -> tuple[int, int, int, int]:
+    return (node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0)
+
+
+def _finding(
+    pattern: Pattern, match: Match, source: Source, path: str, unwritten: set[int]
+) -> Finding:
+    line, column = source.start(match.node)
+    end_line, end_column = source.end(match.node)
+    return Finding(
+        path=path,
+        line=line,
+        column=column,
+        end_line=end_line,
+        end_column=end_column,
+        code=pattern.code,
+        slug=pattern.slug,
+        severity=match.severity or pattern.severity,
+        message=match.message,
+        help=match.help,
+        source=source.lines[line - 1],
+        replacement=_replacement(match, source, unwritten),
+    )
+
+
+def _replacement(match: Match, source: Source, unwritten: set[int]) -> Replacement | None:
+    edit = match.edit
+    if edit is None or id(edit.node) in unwritten:
+        return None  # `x /= y` is a statement, not the quotient of its two sides
+    before = source.segment(edit.node)
+    if before.count("#") > edit.text.count("#"):
+        return None  # a comment stands in what would be replaced
+    if len(IN_PLACE.findall(before)) > len(IN_PLACE.findall(edit.text)):
+        return None  # writing into a tensor is an effect of its own
+    return Replacement(
+        start=source.start(edit.node),
+        end=source.end(edit.node),
+        text=edit.text,
+        needs=edit.needs,
+    )
+
+
+def _unparsable(error: Exception, path: str, text: str) -> Finding:
+    line = getattr(error, "lineno", None) or 1
+    column = max(0, (getattr(error, "offset", None) or 1) - 1)
+    lines = text.splitlines()
+    reason = getattr(error, "msg", None) or (
+        "too deeply nested" if isinstance(error, RecursionError) else str(error)
+    )
+    return Finding(
+        path=path,
+        line=line,
+        column=column,
+        end_line=line,
+        end_column=column + 1,
+        code="N000",
+        slug="syntax-error",
+        severity="error",
+        message=f"the file cannot be read as Python: {reason}",
+        help="mend the syntax; other files were checked",
+        source=lines[line - 1] if 0 < line <= len(lines) else "",
+    )

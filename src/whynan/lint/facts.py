@@ -1,0 +1,296 @@
+"""What can be said for certain about a term: never zero, bounded, guarded, or tested before."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from whynan.lint.terms import Term, names_in, number_of, resolve, same_values, strip, walk_through
+
+if TYPE_CHECKING:
+    from whynan.lint.flow import Walker
+
+EPS = re.compile(r"(^|[._])(eps\w*|epsilon\w*|tiny|smooth\w*|delta|floor|jitter|min_\w+)$", re.I)
+MASK = re.compile(r"mask|valid|(^|_)is_|keep|visible|(^|_)pad|present", re.I)
+SCHEDULE = re.compile(
+    r"alpha|beta|sigma|gamma|decay|freq|theta|(^|[._])t$|time|step|schedule|lr|arange|pos|scale",
+    re.I,
+)
+# Files whose results nobody differentiates.
+NO_GRADIENT = re.compile(
+    r"metric|(^|[/_])eval|process(ing|or)|feature_extract|quantiz|schedul|pipelin|inference|(^|/)data/",
+    re.I,
+)
+GENERIC = re.compile(
+    r"eig|svd|(^|_)qr\b|null|randn|normal_|\bnormal\b|sample|\brand|kaiming|xavier", re.I
+)
+POSITIVE = frozenset({"exp", "softplus", "softmax", "sigmoid", "cosh"})
+
+
+def is_eps(term: Term) -> bool:
+    """A constant or a name that stands for a small positive number."""
+    value = number_of(term)
+    if value is not None:
+        return isinstance(value, int | float) and value != 0
+    inner = resolve(term)
+    if inner.op == "attr" and inner.value in ("eps", "tiny", "smallest_normal"):
+        return True
+    return bool(term.op == "name" and EPS.search(str(term.value))) or (
+        inner.op == "param" and bool(EPS.search(str(inner.value)))
+    )
+
+
+def never_zero(term: Term, depth: int = 8) -> bool:
+    """Is the value kept away from 0 by the way it is made?"""
+    if depth == 0:
+        return False
+    if is_eps(term):
+        return True
+    t = strip(term)
+    if t.op in ("add", "sub"):
+        # A shift by a constant says that the author thought of zero.
+        return (
+            any(is_eps(a) or never_zero(a, depth - 1) for a in t.args) if t.op == "add" else False
+        )
+    if t.op in ("clamp", "clamp_min", "maximum"):
+        floor = number_of(t.args[1]) if t.op == "maximum" and len(t.args) > 1 else t.const("min")
+        return not (isinstance(floor, int | float) and floor <= 0)
+    if t.op in ("nan_to_num", "where", "ifexp", "boolop", "masked_fill", "patched"):
+        return True
+    if t.op in POSITIVE or t.op in (".numel", ".size", "full", "ones", "ones_like"):
+        return True
+    if t.op == "builtin" and t.value == "len":
+        return True
+    if t.op == "attr":
+        return t.value in ("shape", "eps", "tiny")
+    if t.op == "mul":
+        return all(never_zero(a, depth - 1) for a in t.args)
+    if t.op in (
+        "div",
+        "pow",
+        "sqrt",
+        "rsqrt",
+        "sum",
+        "mean",
+        "abs",
+        "neg",
+        "square",
+        "amax",
+        "max",
+    ):
+        return bool(t.args) and never_zero(t.args[0], depth - 1)
+    if t.op == "merged":
+        return any(never_zero(a, depth - 1) for a in t.args)
+    return False
+
+
+def tested(term: Term, here: Walker) -> bool:
+    """Was something the term is made of looked at by an `if` or `assert` before?"""
+    return bool(_roots(term) & here.tested)
+
+
+def _roots(term: Term, depth: int = 5) -> set[str]:
+    names = names_in(term)
+    if depth:
+        for t in [term]:
+            if t.op == "name" and t.binding is not None and t.binding.op not in ("param", "merged"):
+                names |= _roots(t.binding, depth - 1)
+    return names
+
+
+def guarded_divisor(term: Term, here: Walker) -> bool:
+    """Nothing to say about a division by this."""
+    return never_zero(term) or tested(term, here) or _picked(term)
+
+
+def _picked(term: Term) -> bool:
+    """Chosen by a comparison, as in `n[n > 0]`?"""
+    for t in walk_through(term, 4):
+        if t.op == "index" and len(t.args) > 1:
+            keys = t.args[1].args if t.args[1].op == "tuple" else (t.args[1],)
+            if any(resolve(key).op in ("compare", "and", "invert") for key in keys):
+                return True
+    return False
+
+
+def bounded_above(term: Term, depth: int = 8) -> bool:
+    """Can the value not grow large? (Then `exp` of it does not overflow.)"""
+    if depth == 0:
+        return False
+    if number_of(term) is not None:
+        return True
+    t = strip(term)
+    if t.op in ("clamp", "clamp_max", "minimum", "tanh", "sigmoid", "softmax", "log_softmax", "logsigmoid", "sin", "cos", "normalize", "cosine_similarity", "where", "patched", "logit", "log", "linspace", "arange"):  # fmt: skip
+        return t.op != "clamp" or t.get("max") is not None
+    if t.op == "ifexp":
+        return all(bounded_above(a, depth - 1) for a in t.args[1:])
+    if t.op == "neg":
+        inner = strip(t.args[0])
+        floor = inner.op in ("clamp", "clamp_min") and inner.get("min") is not None
+        return floor or inner.op in ("tanh", "sin", "cos") or nonnegative(inner, depth - 1)
+    if t.op == "sub" and len(t.args) == 2:
+        a, b = t.args
+        return _is_max_of(b, a) or (bounded_above(a, depth - 1) and nonnegative(b, depth - 1))
+    if t.op == "add":
+        return all(bounded_above(a, depth - 1) for a in t.args)
+    if t.op in ("mul", "div") and len(t.args) == 2:
+        a, b = t.args
+        if any(_is_negative(x) and nonnegative(y, depth - 1) for x, y in ((a, b), (b, a))):
+            return True
+        return (bounded_above(a, depth - 1) and (number_of(b) is not None or bounded_above(b, depth - 1)))  # fmt: skip
+    if t.op == "merged":
+        return all(bounded_above(a, depth - 1) for a in t.args)
+    return False
+
+
+def _is_negative(term: Term) -> bool:
+    value = number_of(term)
+    if isinstance(value, int | float):
+        return value < 0
+    inner = strip(term)
+    if inner.op in ("mul", "div") and len(inner.args) == 2:
+        a, b = inner.args
+        return any(_is_negative(x) and nonnegative(y) for x, y in ((a, b), (b, a)))
+    # What is negated beside a square, as in `-gamma * d**2`, is meant to be positive.
+    return inner.op == "neg"
+
+
+def nonnegative(term: Term, depth: int = 8) -> bool:
+    """Is the value at least 0 by the way it is made?"""
+    if depth == 0:
+        return False
+    value = number_of(term)
+    if isinstance(value, int | float):
+        return value >= 0
+    t = strip(term)
+    if t.op in ("abs", "square", "relu", "softplus", "exp", "sigmoid", "softmax", "norm", "vector_norm", "cdist", "std", "var", "sqrt"):  # fmt: skip
+        return True
+    if t.op == "clamp" or t.op == "clamp_min":
+        low = t.const("min")
+        return isinstance(low, int | float) and low >= 0
+    if t.op == "pow":
+        exponent = t.const("exponent")
+        return isinstance(exponent, int | float) and exponent % 2 == 0
+    if t.op == "mul" and len(t.args) == 2 and same_values(*t.args):
+        return True
+    if t.op in ("add", "mul", "div"):
+        return all(nonnegative(a, depth - 1) for a in t.args)
+    if t.op in ("sum", "mean", "max", "min", "amax", "cumsum"):
+        return nonnegative(t.args[0], depth - 1)
+    return False
+
+
+def _is_max_of(term: Term, other: Term) -> bool:
+    """`x - x.max(...)`, however the maximum was taken; any variable called max counts."""
+    t = strip(term)
+    if t.op in ("piece", "attr") and t.args:
+        t = strip(t.args[0])
+    if t.op in ("max", "amax", "logsumexp", "builtin", ".max"):
+        return True
+    spelled = f"{term.value} {resolve(term).value}"
+    return bool(re.search(r"max|lse|logsumexp|log_?z|norm", spelled, re.I))
+
+
+def is_square(term: Term) -> Term | None:
+    """The base of `x**2`, `x.pow(2)`, `x.square()`, `x * x`."""
+    t = strip(term)
+    if t.op == "square":
+        return t.args[0]
+    if t.op == "pow" and t.const("exponent") == 2:
+        return t.args[0]
+    if t.op == "mul" and len(t.args) == 2 and same_values(*t.args):
+        return t.args[0]
+    return None
+
+
+def one_minus(term: Term) -> Term | None:
+    """The x of `1 - x`, also written `-x + 1` or `1.0 + (-x)`."""
+    t = strip(term)
+    if len(t.args) != 2:
+        return None
+    if t.op == "sub" and number_of(t.args[0]) == 1:
+        return t.args[1]
+    if t.op == "add":
+        for a, b in (t.args, t.args[::-1]):
+            inner = strip(a)
+            if number_of(b) == 1 and inner.op == "neg":
+                return inner.args[0]
+    return None
+
+
+def one_plus(term: Term) -> Term | None:
+    """The x of `1 + x`."""
+    t = strip(term)
+    if t.op == "add" and len(t.args) == 2:
+        for a, b in (t.args, t.args[::-1]):
+            if number_of(a) == 1 and number_of(b) is None:
+                return b
+    return None
+
+
+def small_eps_added(term: Term) -> tuple[Term, bool]:
+    """A term without a small positive constant added to it, and whether there was one."""
+    t = strip(term)
+    if t.op in ("add", "sub") and len(t.args) == 2:
+        a, b = t.args
+        for rest, extra in ((a, b), (b, a)):
+            value = number_of(extra)
+            small = isinstance(value, int | float) and 0 < value <= 1e-5
+            if (small or (value is None and is_eps(extra))) and (t.op == "add" or extra is b):
+                return rest, True
+    return term, False
+
+
+def known_small(term: Term) -> bool:
+    """Is what was added a literal of at most 1e-6? (Dropping it then moves no ordinary value.)"""
+    t = strip(term)
+    values = [number_of(a) for a in t.args]
+    if t.op == "sub" and t.args and strip(t.args[0]).op == "add":  # 1 + eps - s
+        values += [number_of(a) for a in strip(t.args[0]).args]
+    return any(isinstance(v, float) and 0 < v <= 1e-6 for v in values)
+
+
+def is_mask(term: Term) -> bool:
+    """Boolean by the way it is made, or called a mask."""
+    t = strip(term)
+    if t.op in ("compare", "invert", "isnan", "isfinite", "not", "and", "or"):
+        return True
+    if t.op == "attr" and MASK.search(str(t.value)):
+        return True
+    if term.op == "name" and MASK.search(str(term.value).rsplit(".", 1)[-1]):
+        return True
+    if t.op in ("param", "name") and MASK.search(str(t.value).rsplit(".", 1)[-1]):
+        return True
+    rest = one_minus(t)
+    return rest is not None and is_mask(rest)
+
+
+def has_gradient(term: Term, here: Walker) -> bool:
+    """May a gradient flow through this? Not in NumPy, under `no_grad`, in metrics and processing."""
+    if here.no_grad or term.kind not in ("tensor", "?") or NO_GRADIENT.search(here.source.path):
+        return False
+    return not _under_detach(term)
+
+
+def _under_detach(term: Term) -> bool:
+    return any(t.op == "detach" for t in (term, *term.args))
+
+
+def is_generic(term: Term) -> bool:
+    """Drawn at random or from a factorisation: not zero, and not constant, in practice."""
+    return any(GENERIC.search(f"{t.op} {t.value or ''}") for t in walk_through(term))
+
+
+def no_slope(term: Term, depth: int = 6) -> bool:
+    """Counted, compared or constant: no gradient flows into it."""
+    if number_of(term) is not None or depth == 0:
+        return depth > 0
+    t = strip(term)
+    if t.op in ("compare", "bincount", "histc", "count_nonzero", "isnan", "argmax", "floor", "one_hot", "invert", "detach", "ones", "zeros"):  # fmt: skip
+        return True
+    return bool(t.args) and t.op in ("add", "sub", "mul", "div", "sum", "mean", "and", "or") and all(no_slope(a, depth - 1) for a in t.args)  # fmt: skip
+
+
+def says(term: Term, pattern: str) -> bool:
+    """Does a name in the term match?"""
+    return any(re.search(pattern, name.rsplit(".", 1)[-1], re.I) for name in names_in(term))

@@ -1,0 +1,92 @@
+"""What a rule matched, and what the reader is told of it."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from whynan.lint.terms import Term
+
+Severity = Literal["error", "warning", "info"]
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """Replace one expression's text; `needs` is an import that must exist."""
+
+    node: ast.expr
+    text: str
+    needs: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Match:
+    """A rule's claim about one expression."""
+
+    node: ast.expr
+    message: str
+    help: str
+    edit: Edit | None = None
+    severity: Severity | None = None  # else the rule's own
+    weak: bool = False  # right shape, no evidence: shown only when the rule is asked for by name
+    covers: tuple[ast.expr, ...] = ()  # expressions about which nothing else need be said
+
+
+def hit(
+    term: Term,
+    message: str,
+    help: str,
+    *,
+    edit: Edit | None = None,
+    severity: Severity | None = None,
+    weak: bool = False,
+    covers: tuple[Term, ...] = (),
+) -> Match:
+    """A match at a term."""
+    return Match(
+        node=term.node,
+        message=message,
+        help=help,
+        edit=edit,
+        severity=severity,
+        weak=weak,
+        covers=tuple(t.node for t in covers),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replacement:
+    """A change of text: from one position up to another (line from 1, column from 0)."""
+
+    start: tuple[int, int]
+    end: tuple[int, int]
+    text: str
+    needs: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One problem in one file; plain values, so that it can cross processes."""
+
+    path: str
+    line: int  # from 1
+    column: int  # from 0
+    end_line: int
+    end_column: int
+    code: str
+    slug: str
+    severity: Severity
+    message: str
+    help: str
+    source: str  # the line, as typed
+    replacement: Replacement | None = None
+    cell: int | None = None  # of a notebook, from 1
+
+    @property
+    def order(self) -> tuple[str, int, int, int, str]:
+        return (self.path, self.cell or 0, self.line, self.column, self.slug)
+
+    def moved(self, *, path: str, line: int, end_line: int, cell: int | None) -> Finding:
+        return replace(self, path=path, line=line, end_line=end_line, cell=cell)

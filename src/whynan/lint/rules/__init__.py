@@ -1,0 +1,1 @@
+"""One pattern per file; the table in `lint/table.py` finds every file in this folder."""

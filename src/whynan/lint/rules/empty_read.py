@@ -1,0 +1,58 @@
+"""Uninitialised memory used as a value.
+
+What it catches
+    `torch.empty(...)`, `torch.Tensor(n)` or `np.empty(...)` used in arithmetic before anything was
+    written into it.
+
+Why it hurts
+    It is whatever the memory held before: where NaNs had been freed, 196 of 200 allocations returned
+    them. It works until the day the allocator hands out other memory.
+
+Example
+    total = torch.empty(10)
+    total += x
+
+Use instead
+    total = torch.zeros(10)
+    total += x
+
+When it is fine
+    When something fills it first: an in-place function, an assignment to a slice, `out=`, a
+    constructor of a Parameter. `torch.empty(0)` holds nothing.
+"""
+
+from __future__ import annotations
+
+from whynan.lint.finding import Match, hit
+from whynan.lint.flow import Walker
+from whynan.lint.table import pattern
+from whynan.lint.terms import Term, number_of, resolve
+
+READS = (
+    "add", "sub", "mul", "div", "matmul", "exp", "log", "sqrt", "sum", "mean", "softmax", "sigmoid",
+    "relu", "norm", "std", "var", "abs", "square", "tanh",
+)  # fmt: skip
+
+
+@pattern("N041", "empty-read", "error", ops=READS, rank=20)
+def empty_read(term: Term, here: Walker) -> Match | None:
+    for arg in term.args[:2]:
+        made = resolve(arg)
+        if made.op == "empty" and made.lib in ("torch", "numpy"):
+            sizes = [number_of(a) for a in made.args]
+            nothing = any(s == 0 for s in sizes) or any(a.op == "tuple" and 0 in [number_of(b) for b in a.args] for a in made.args)  # fmt: skip
+            if nothing or ("device" in made.kw and str(made.kw["device"].value) == "meta"):
+                continue
+        elif made.op == "Tensor" and made.args and all(isinstance(number_of(a), int) for a in made.args):  # fmt: skip
+            if any(number_of(a) == 0 for a in made.args):
+                continue
+        else:
+            continue
+        if arg.op == "name" and here.env.get(str(arg.value)) is not arg.binding:
+            continue  # a name of the module, which other code may have filled
+        return hit(
+            term,
+            f"reads memory that nothing was written to: `{made.op}` holds whatever was there before",
+            "torch.zeros(...), or fill it first",
+        )
+    return None

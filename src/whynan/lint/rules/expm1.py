@@ -1,0 +1,59 @@
+"""exp(x) - 1.
+
+What it catches
+    `exp(x) - 1` and `1 - exp(x)`, in torch, NumPy and math.
+
+Why it hurts
+    For small x nearly all digits cancel: at 1e-8 the result is 0 instead of 1e-8.
+
+Example
+    growth = torch.exp(rate) - 1
+
+Use instead
+    growth = torch.expm1(rate)
+
+When it is fine
+    Where it is rounded to a whole number afterwards.
+"""
+
+from __future__ import annotations
+
+import re
+
+from whynan.lint.finding import Edit, Match, hit
+from whynan.lint.flow import Walker
+from whynan.lint.rewrite import function, movable, text
+from whynan.lint.table import pattern
+from whynan.lint.terms import Term, number_of
+
+ROUNDED = re.compile(r"round|ceil|floor|\.int\(|\.long\(|\bint\(")
+
+
+@pattern("N071", "expm1", "info", ops=("sub",), fix="sometimes", rank=50)
+def expm1(term: Term, here: Walker) -> Match | None:
+    if len(term.args) != 2:
+        return None
+    for exp, one, sign in ((*term.args, ""), (term.args[1], term.args[0], "-")):
+        e = exp  # where a variable lies between, the digits were lost elsewhere
+        if (
+            e.op != "exp"
+            or len(e.args) != 1
+            or number_of(one) != 1
+            or number_of(e.args[0]) is not None
+        ):
+            continue
+        if ROUNDED.search(here.source.lines[term.node.lineno - 1]):
+            return None
+        library = e.lib or {"tensor": "torch", "array": "numpy"}.get(term.kind, "")
+        edit = None
+        if library and movable(e.args[0], term, here):
+            name, needs = function(f"{library}.expm1", here)
+            call = f"{name}({text(e.args[0], here)})"
+            edit = Edit(node=term.node, text=f"(-{call})" if sign else call, needs=needs)
+        return hit(
+            term,
+            f"`{'1 - exp(x)' if sign else 'exp(x) - 1'}` loses its digits for small x: 0 at 1e-8",
+            f"{sign}expm1(x)",
+            edit=edit,
+        )
+    return None

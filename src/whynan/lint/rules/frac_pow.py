@@ -1,0 +1,66 @@
+"""Fractional power of a tensor that may be 0 or negative.
+
+What it catches
+    `x ** 0.5`, `x.pow(0.2)`, `x ** -0.5` of a torch value that nothing keeps above 0.
+
+Why it hurts
+    A negative base is NaN; at 0 the gradient of a power below 1 is infinite, and a negative power
+    itself is.
+
+Example
+    y = torch.relu(x) ** 0.4
+
+Use instead
+    y = torch.relu(x).clamp(min=1e-12) ** 0.4
+
+When it is fine
+    For Python numbers (`head_dim ** -0.5`), whole exponents, schedules, and without gradients.
+"""
+
+from __future__ import annotations
+
+import re
+
+from whynan.lint.facts import SCHEDULE, has_gradient, never_zero, tested
+from whynan.lint.finding import Match, hit
+from whynan.lint.flow import Walker
+from whynan.lint.table import pattern
+from whynan.lint.terms import Term, names_in, strip
+
+# What may be 0 or negative by the way it is made; of a bare variable nothing is known.
+ZERO_MAKERS = frozenset([
+    "relu", "clamp", "clamp_min", "sub", "sum", "mean", "layer", "randn", "abs", "square",
+    "softmax", "sigmoid", "var",
+])  # fmt: skip
+
+
+@pattern("N021", "frac-pow", "warning", ops=("pow",), rank=30)
+def frac_pow(term: Term, here: Walker) -> Match | None:
+    exponent = term.const("exponent")
+    if len(term.args) != 2 or not isinstance(exponent, float) or exponent.is_integer():
+        return None
+    x = term.args[0]
+    if x.kind != "tensor" or not has_gradient(term, here) or tested(x, here):
+        return None
+    base = strip(x)
+    if base.op not in ZERO_MAKERS or any(SCHEDULE.search(n) for n in names_in(x)):
+        return None
+    zero_floor = base.op in ("clamp", "clamp_min") and base.const("min") == 0
+    if not zero_floor and (never_zero(x) and base.op not in ("softmax", "sigmoid")):
+        return None
+    body = here.function
+    if body is not None and exponent < 0 and re.search(r"isinf|inf\b|nan_to_num", _text(here)):
+        return None
+    return hit(
+        term,
+        f"a power of {exponent:g} is NaN below 0 and has an infinite "
+        f"{'value' if exponent < 0 else 'gradient'} at 0",
+        "keep the base above 0: x.clamp(min=1e-12)",
+        severity=None if exponent < 1 else "info",
+    )
+
+
+def _text(here: Walker) -> str:
+    assert here.function is not None
+    first, last = here.function.lineno, here.function.end_lineno or here.function.lineno
+    return "\n".join(here.source.lines[first - 1 : last])

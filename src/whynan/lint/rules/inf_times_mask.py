@@ -1,0 +1,81 @@
+"""A mask multiplied by infinity.
+
+What it catches
+    `(1 - mask) * float("-inf")`: the product of something that contains zeros with an infinity.
+
+Why it hurts
+    0 times inf is NaN, so every position that should stay visible becomes NaN.
+
+Example
+    scores = scores + (1 - mask) * float("-inf")
+
+Use instead
+    scores = scores.masked_fill(mask == 0, float("-inf"))
+
+When it is fine
+    For `ones(...) * inf`, which fills: nothing is said there.
+"""
+
+from __future__ import annotations
+
+import math
+
+from whynan.lint.facts import is_mask, one_minus
+from whynan.lint.finding import Edit, Match, hit
+from whynan.lint.flow import Walker
+from whynan.lint.rewrite import operand, text
+from whynan.lint.table import pattern
+from whynan.lint.terms import Term, number_of, strip
+
+
+@pattern("N023", "inf-times-mask", "error", ops=("mul", "add"), fix="sometimes", rank=10)
+def inf_times_mask(term: Term, here: Walker) -> Match | None:
+    if term.op == "mul":
+        mask = _masked(term)
+        return _match(term, None, ()) if mask is not None else None
+    for scores, bias in (term.args, term.args[::-1]) if len(term.args) == 2 else ():
+        mask = _masked(bias) if bias.op == "mul" else None
+        if mask is None or scores.kind in ("scalar", "array"):
+            continue
+        hidden = one_minus(mask)
+        condition = (
+            f"{operand(hidden, here)} == 0" if hidden is not None else f"{operand(mask, here)} != 0"
+        )
+        infinity = next(text(a, here) for a in bias.args if _infinite(a))
+        edit = Edit(
+            node=term.node, text=f"{operand(scores, here)}.masked_fill({condition}, {infinity})"
+        )
+        return _match(term, edit if term.form == "operator" else None, (bias,))
+    return None
+
+
+def _match(term: Term, edit: Edit | None, covers: tuple[Term, ...]) -> Match:
+    return hit(
+        term,
+        "a mask times infinity is NaN wherever the mask is 0",
+        'scores.masked_fill(mask == 0, float("-inf"))',
+        edit=edit,
+        covers=covers,
+    )
+
+
+def _infinite(term: Term) -> bool:
+    value = number_of(term)
+    return isinstance(value, float) and math.isinf(value)
+
+
+def _masked(term: Term) -> Term | None:
+    """The other factor of an infinity, when it is a mask."""
+    if len(term.args) != 2:
+        return None
+    for mask, other in (term.args, term.args[::-1]):
+        if _infinite(other) and strip(mask).op not in (
+            "ones",
+            "ones_like",
+            "full",
+            "const",
+            "triu",
+            "tril",
+        ):
+            return mask if is_mask(mask) or one_minus(mask) is not None else None
+    return None

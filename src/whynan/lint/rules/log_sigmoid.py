@@ -1,0 +1,53 @@
+"""Logarithm of a sigmoid.
+
+What it catches
+    `log(sigmoid(x))`, in one expression or through variables, also with a small eps added.
+
+Why it hurts
+    sigmoid rounds to 0 below about -104 (in float16 below -18), and its logarithm is -inf; the
+    gradient is NaN from -89 on. With 1e-8 added the gradient is dead from -18 on.
+
+Example
+    loss = -torch.log(torch.sigmoid(score)).mean()
+
+Use instead
+    loss = -F.logsigmoid(score).mean()
+
+When it is fine
+    Never better than `logsigmoid`. Integer tensors have no `logsigmoid`; a score is not one.
+"""
+
+from __future__ import annotations
+
+from whynan.lint.facts import has_gradient, known_small, small_eps_added
+from whynan.lint.finding import Match, hit
+from whynan.lint.flow import Walker
+from whynan.lint.rewrite import call
+from whynan.lint.table import pattern
+from whynan.lint.terms import Term, resolve, strip
+
+
+@pattern("N012", "log-sigmoid", "error", ops=("log",), fix="sometimes", rank=10)
+def log_sigmoid(term: Term, here: Walker) -> Match | None:
+    if not term.args:
+        return None
+    inner, eps = small_eps_added(term.args[0])
+    sigmoid = strip(inner)
+    if sigmoid.op != "sigmoid" or not sigmoid.args or term.lib == "numpy" or term.kind == "array":
+        return None
+    if eps and not has_gradient(term, here):
+        return None
+    direct = resolve(inner) is sigmoid and sigmoid.form in ("call", "method")
+    edit = call(term, here, "torch.nn.functional.logsigmoid", [sigmoid.args[0]]) if direct else None
+    message = (
+        "`log` of a sigmoid: the added eps stops the gradient below about -18"
+        if eps
+        else "`log` of a sigmoid is -inf below -104 and its gradient NaN below -89 (float16: -18)"
+    )
+    return hit(
+        term,
+        message,
+        "F.logsigmoid(x) is exact for every x",
+        edit=edit if not eps or known_small(term.args[0]) else None,
+        severity="warning" if eps else None,
+    )

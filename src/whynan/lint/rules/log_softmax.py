@@ -1,0 +1,62 @@
+"""Logarithm of a softmax.
+
+What it catches
+    `log(softmax(x))`, in one expression or through variables, also with a small eps added.
+
+Why it hurts
+    softmax rounds to exactly 0 once two logits differ by about 104 in float32 (18 in float16), and
+    its logarithm is -inf with a NaN gradient. An added 1e-8 hides it: the value stops at -18.4 and
+    the gradient, which should be 1, is 2e-14.
+
+Example
+    logp = torch.log(torch.softmax(logits, dim=-1))
+
+Use instead
+    logp = F.log_softmax(logits, dim=-1)
+
+When it is fine
+    Never better than `log_softmax`, which is also faster.
+"""
+
+from __future__ import annotations
+
+from whynan.lint.facts import has_gradient, known_small, small_eps_added
+from whynan.lint.finding import Match, hit
+from whynan.lint.flow import Walker
+from whynan.lint.rewrite import call, option
+from whynan.lint.table import pattern
+from whynan.lint.terms import Term, resolve, strip
+
+
+@pattern("N012", "log-softmax", "error", ops=("log",), fix="sometimes", rank=10)
+def log_softmax(term: Term, here: Walker) -> Match | None:
+    inner, eps = small_eps_added(term.args[0]) if term.args else (term, False)
+    softmax = strip(inner)
+    if softmax.op != "softmax" or not softmax.args or softmax.lib == "numpy":
+        return None
+    if eps and not has_gradient(term, here):
+        return None
+    dim = softmax.get("dim")
+    # A gather or an index between the two would be lost by rewriting the logarithm alone.
+    direct = resolve(inner) is softmax and softmax.form in ("call", "method")
+    edit = None
+    if dim is not None and direct and set(softmax.kw) <= {"dim"} and len(softmax.args) <= 2:
+        edit = call(
+            term,
+            here,
+            "torch.nn.functional.log_softmax",
+            [softmax.args[0]],
+            option("dim", dim, here),
+        )
+    symptom = (
+        ": the added eps bounds the value, and the gradient dies where it matters most"
+        if eps
+        else " is -inf with a NaN gradient once two logits differ by 104 (18 in float16)"
+    )
+    return hit(
+        term,
+        f"`log` of a softmax{symptom}",
+        "F.log_softmax(x, dim) takes the logarithm before anything is rounded to 0",
+        edit=edit if not eps or known_small(term.args[0]) else None,
+        severity="warning" if eps else None,
+    )

@@ -1,0 +1,62 @@
+"""Mean over a mask that may be empty.
+
+What it catches
+    `(x * m).sum() / m.sum()` and `x[m].sum() / m.sum()` without anything against an empty mask.
+
+Why it hurts
+    A batch in which nothing is selected gives 0 / 0: value and gradient are NaN, and one such batch
+    ruins the weights.
+
+Example
+    loss = (per_token * mask).sum() / mask.sum()
+
+Use instead
+    loss = (per_token * mask).sum() / mask.sum().clamp(min=1)
+
+When it is fine
+    With a clamp, an eps, or an `if` that looks at the count: nothing is said there.
+"""
+
+from __future__ import annotations
+
+from whynan.lint.facts import guarded_divisor, is_mask
+from whynan.lint.finding import Edit, Match, hit
+from whynan.lint.flow import Walker
+from whynan.lint.rewrite import function, operand
+from whynan.lint.table import pattern
+from whynan.lint.terms import Term, same_values, strip
+
+
+@pattern("N010", "masked-mean", "warning", ops=("div",), fix="sometimes", rank=10)
+def masked_mean(term: Term, here: Walker) -> Match | None:
+    if len(term.args) != 2:
+        return None
+    top, bottom = strip(term.args[0]), strip(term.args[1])
+    if top.op not in ("sum", "neg") or bottom.op not in ("sum", "count_nonzero") or not bottom.args:
+        return None
+    top = strip(top.args[0]) if top.op == "neg" else top
+    if top.op != "sum" or not top.args or guarded_divisor(term.args[1], here):
+        return None
+    mask = bottom.args[0]
+    if not _weighs(top.args[0], mask) or not is_mask(mask):
+        return None
+    edit = None
+    if term.kind == "tensor" or (term.kind == "?" and bottom.form == "method"):
+        edit = Edit(node=term.args[1].node, text=f"{operand(term.args[1], here)}.clamp(min=1)")
+    elif term.kind == "array":
+        name, needs = function("numpy.maximum", here)
+        edit = Edit(node=term.args[1].node, text=f"{name}({here.source.segment(term.args[1].node)}, 1)", needs=needs)  # fmt: skip
+    return hit(
+        term,
+        "a mean over a mask is 0 / 0 = NaN when the mask selects nothing",
+        "divide by mask.sum().clamp(min=1): an empty mask then gives 0",
+        edit=edit,
+    )
+
+
+def _weighs(top: Term, mask: Term) -> bool:
+    """Is something multiplied, indexed or selected by the mask?"""
+    t = strip(top)
+    if t.op == "mul" and any(same_values(a, mask) or _weighs(a, mask) for a in t.args):
+        return True
+    return top.op in ("index", "masked_select") and len(top.args) > 1 and same_values(top.args[1], mask)  # fmt: skip

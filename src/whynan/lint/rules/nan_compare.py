@@ -1,0 +1,52 @@
+"""Comparison with NaN.
+
+What it catches
+    `x == float("nan")`, `x != np.nan` and the like.
+
+Why it hurts
+    NaN is equal to nothing, itself included: `==` is always False and `!=` always True, so that the
+    test never sees the NaN it was written for.
+
+Example
+    bad = torch.tensor([1.0]) == float("nan")
+
+Use instead
+    bad = torch.isnan(torch.tensor([1.0]))
+
+When it is fine
+    `x != x` is a valid test and is not reported.
+"""
+
+from __future__ import annotations
+
+from whynan.lint.finding import Edit, Match, hit
+from whynan.lint.flow import Walker
+from whynan.lint.rewrite import function, text
+from whynan.lint.table import pattern
+from whynan.lint.terms import Term, resolve
+
+
+@pattern("N083", "nan-compare", "error", ops=("compare",), fix="sometimes", rank=10)
+def nan_compare(term: Term, here: Walker) -> Match | None:
+    if term.value not in ("Eq", "NotEq") or len(term.args) != 2:
+        return None
+    for x, other in (term.args, term.args[::-1]):
+        constant = resolve(other)
+        if constant.op != "const" or constant.value == constant.value:
+            continue
+        edit = None
+        library = {"tensor": "torch", "array": "numpy"}.get(x.kind)
+        if library:
+            name, needs = function(f"{library}.isnan", here)
+            call = f"{name}({text(x, here)})"
+            edit = Edit(
+                node=term.node, text=call if term.value == "Eq" else f"(~{call})", needs=needs
+            )
+        always = "False" if term.value == "Eq" else "True"
+        return hit(
+            term,
+            f"a comparison with NaN is always {always}",
+            "torch.isnan(x) for tensors, math.isnan(x) for numbers",
+            edit=edit,
+        )
+    return None

@@ -1,0 +1,61 @@
+"""Softmax over a row that may be masked entirely.
+
+What it catches
+    `softmax(scores.masked_fill(mask, -inf))` in a function that does nothing about rows in which the
+    mask leaves nothing.
+
+Why it hurts
+    A row of -inf has no softmax: it is NaN. An empty sentence, a padding query or a state without a
+    legal action is enough. With an additive mask the gradients stay NaN even after `nan_to_num`.
+
+Example
+    att = torch.softmax(scores.masked_fill(pad_mask, float("-inf")), dim=-1)
+
+Use instead
+    att = torch.softmax(scores.masked_fill(pad_mask, torch.finfo(scores.dtype).min), dim=-1)
+
+When it is fine
+    For causal masks, where every query sees itself, for top-k filters, and with
+    `scaled_dot_product_attention`, which gives 0 for such a row.
+"""
+
+from __future__ import annotations
+
+import re
+
+from whynan.lint.finding import Match, hit
+from whynan.lint.flow import Walker
+from whynan.lint.table import pattern
+from whynan.lint.terms import Term, names_in, strip, walk_through
+
+HANDLED = re.compile(
+    r"nan_to_num|isnan|\.any\(|\.all\(|masked_fill\w*\([^)]*,\s*0(\.0*)?\)|fully|all_masked|is_empty"
+)
+SAFE_MASK = re.compile(
+    r"causal|tril|triu|future|subsequent|look_?ahead|top_?[kp]|diag|eye|remove", re.I
+)
+
+
+@pattern("N031", "neginf-softmax", "warning", ops=("softmax",), rank=30)
+def neginf_softmax(term: Term, here: Walker) -> Match | None:
+    if not term.args or here.function is None:
+        return None
+    filled = strip(term.args[0])
+    if filled.op == "merged":  # `if mask is not None: scores = scores.masked_fill(...)`
+        filled = next((t for t in map(strip, filled.args) if t.op == "masked_fill"), filled)
+    if filled.op != "masked_fill" or filled.const("value") != float("-inf"):
+        return None
+    mask = filled.get("mask")
+    if mask is None or any(SAFE_MASK.search(n) for n in names_in(mask)):
+        return None
+    if any(t.op in ("tril", "triu", "eye", "ones") for t in walk_through(mask)):
+        return None
+    first, last = here.function.lineno, here.function.end_lineno or here.function.lineno
+    body = "\n".join(here.source.lines[first - 1 : last])
+    if HANDLED.search(body) or SAFE_MASK.search(body):
+        return None
+    return hit(
+        term,
+        "softmax of a row that is masked entirely is NaN",
+        "fill with torch.finfo(x.dtype).min instead of -inf, or handle empty rows",
+    )

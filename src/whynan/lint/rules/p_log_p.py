@@ -1,0 +1,50 @@
+"""Entropy written as p times log p.
+
+What it catches
+    `p * log(p)` for a p that nothing keeps away from 0.
+
+Why it hurts
+    At p = 0 it is 0 times -inf, which is NaN, though the limit is 0. One class with probability 0
+    makes the whole sum NaN. `torch.xlogy(p, p)` repairs the value but has a NaN gradient at 0.
+
+Example
+    entropy = -(probs * probs.log()).sum(-1)
+
+Use instead
+    entropy = -(probs * probs.clamp(min=1e-12).log()).sum(-1)
+
+When it is fine
+    Where p cannot be 0: a clamp, an added eps. From logits, `Categorical(logits=x).entropy()` is
+    right at every point.
+"""
+
+from __future__ import annotations
+
+from whynan.lint.facts import never_zero, tested
+from whynan.lint.finding import Match, hit
+from whynan.lint.flow import Walker
+from whynan.lint.table import pattern
+from whynan.lint.terms import Term, number_of, same_values, strip
+
+
+@pattern("N012", "p-log-p", "warning", ops=("mul",), rank=40)
+def p_log_p(term: Term, here: Walker) -> Match | None:
+    if len(term.args) != 2 or term.kind == "scalar":
+        return None
+    for p, other in (term.args, term.args[::-1]):
+        log = strip(other)
+        if log.op not in ("log", "log2") or not log.args or log.lib == "math":
+            continue
+        x = log.args[0]
+        if number_of(x) is not None or number_of(p) is not None:
+            continue
+        if not same_values(p, x) or (never_zero(x) and strip(x).op != "softmax"):
+            continue
+        if strip(x).op in ("softmax", "sigmoid") or tested(x, here) or x.kind == "scalar":
+            return None  # log-softmax speaks of these
+        return hit(
+            term,
+            "`p * log(p)` is NaN where p is exactly 0",
+            "clamp p inside the logarithm, or compute the entropy from the logits",
+        )
+    return None

@@ -1,0 +1,52 @@
+"""Product of many probabilities.
+
+What it catches
+    `log(prod(x))`, and (only when this pattern is selected by name) `prod` of something that is
+    called a probability.
+
+Why it hurts
+    0.9 to the 1000 is 0 in float32: the product underflows and its logarithm is -inf.
+
+Example
+    loglik = torch.log(torch.prod(probs, dim=-1))
+
+Use instead
+    loglik = torch.log(probs).sum(dim=-1)
+
+When it is fine
+    For products of a few factors, of shapes and of grid sizes: a bare `prod` is not reported unless
+    it is asked for, because hardly any of those met in public code was a product of probabilities.
+"""
+
+from __future__ import annotations
+
+from whynan.lint.facts import says
+from whynan.lint.finding import Match, hit
+from whynan.lint.flow import Walker
+from whynan.lint.table import pattern
+from whynan.lint.terms import Term, strip
+
+
+@pattern("N012", "prod-probs", "warning", ops=("log", "prod", "cumprod"), rank=20)
+def prod_probs(term: Term, here: Walker) -> Match | None:
+    if not term.args or term.kind == "scalar":
+        return None
+    if term.op == "log":
+        prod = strip(term.args[0])
+        if prod.op != "prod" or prod.kind != "tensor" or prod.get("dim") is None:
+            return None
+        if prod.args[0].kind == "scalar" or says(prod.args[0], "shape|size|dim"):
+            return None
+        return hit(
+            term,
+            "`log(prod(x))` is -inf when the product underflows: 0.9**1000 is 0",
+            "sum the logarithms: torch.log(x).sum(dim)",
+        )
+    if says(term.args[0], r"(^|_)probs?($|_)|likelihood"):
+        return hit(
+            term,
+            "a product of probabilities underflows: 0.9**1000 is 0",
+            "keep logarithms and sum them",
+            weak=True,
+        )
+    return None

@@ -1,0 +1,77 @@
+"""Square root at the edge of its domain.
+
+What it catches
+    `sqrt` of a `clamp(min=0)` or a relu, of `1 - x**2`, and an eps that was added outside the root of
+    a sum or mean of squares.
+
+Why it hurts
+    The slope of sqrt at 0 is infinite. `clamp(min=0)` lets the gradient through at its bound, so inf
+    reaches the weights, and `sqrt(x) + eps` does nothing about the slope. Rounding makes `1 - x**2`
+    negative: NaN.
+
+Example
+    sine = torch.sqrt(1 - cosine ** 2)
+
+Use instead
+    sine = torch.sqrt((1 - cosine ** 2).clamp(min=1e-12))
+
+When it is fine
+    Without gradients, for noise schedules and other constants, and with an eps inside the root.
+"""
+
+from __future__ import annotations
+
+from whynan.lint.facts import SCHEDULE, has_gradient, is_eps, is_square, one_minus, tested
+from whynan.lint.finding import Match, hit
+from whynan.lint.flow import Walker
+from whynan.lint.table import pattern
+from whynan.lint.terms import Term, names_in, strip
+
+
+@pattern("N021", "sqrt-edge", "warning", ops=("sqrt", "add"), rank=30)
+def sqrt_edge(term: Term, here: Walker) -> Match | None:
+    if not term.args or not has_gradient(term, here) or term.lib in ("numpy", "math"):
+        return None
+    if term.op == "add":
+        return _eps_outside(term, here)
+    if any(SCHEDULE.search(name) for name in names_in(term)) or tested(term.args[0], here):
+        return None
+    inner = strip(term.args[0])
+    if inner.op == "relu" or (inner.op in ("clamp", "clamp_min") and inner.const("min") == 0):
+        if term.kind != "tensor":
+            return None
+        return hit(
+            term,
+            f"the gradient of `sqrt` is inf where `{inner.op}` gave 0",
+            "keep the operand above 0: .clamp(min=1e-12) in float32",
+        )
+    rest = one_minus(inner)
+    base = is_square(rest) if rest is not None else None
+    if base is not None and strip(base).op == "clamp":
+        return None
+    if base is not None and term.kind == "tensor" and not any(map(SCHEDULE.search, names_in(base))):
+        return hit(
+            term,
+            "`sqrt(1 - x**2)` has an infinite gradient at |x| = 1 and is NaN just beyond",
+            "keep the operand above 0: (1 - x**2).clamp(min=1e-12)",
+        )
+    return None
+
+
+def _eps_outside(term: Term, here: Walker) -> Match | None:
+    if len(term.args) != 2 or not is_eps(term.args[1]) or here.function is None:
+        return None
+    root = strip(term.args[0])
+    if root.op != "sqrt" or not root.args or root.kind != "tensor" or root.lib == "numpy":
+        return None
+    inner = strip(root.args[0])
+    if inner.op not in ("sum", "mean", "var") or not inner.args or here.function.name == "step":
+        return None
+    if inner.op != "var" and is_square(inner.args[0]) is None:
+        return None
+    return hit(
+        term,
+        "an eps outside the root leaves the gradient of `sqrt` infinite at 0",
+        "move it inside: sqrt(x + eps)",
+        covers=(root,),
+    )

@@ -1,0 +1,57 @@
+"""Euclidean length as the root of a sum of squares.
+
+What it catches
+    `sqrt((x**2).sum(d))` in all its spellings, on torch values, without an eps inside.
+
+Why it hurts
+    At a zero vector the slope of sqrt is infinite and that of the square is 0: the gradient is NaN.
+    The square overflows at 1e20 (at 256 in float16).
+
+Example
+    dist = ((a - b) ** 2).sum(-1).sqrt()
+
+Use instead
+    dist = torch.linalg.vector_norm(a - b, dim=-1)
+
+When it is fine
+    Without gradients, in NumPy, or with an eps inside the root: nothing is said there.
+"""
+
+from __future__ import annotations
+
+from whynan.lint.facts import has_gradient, is_generic, is_square, says, tested
+from whynan.lint.finding import Match, hit
+from whynan.lint.flow import Walker
+from whynan.lint.rewrite import call, option
+from whynan.lint.table import pattern
+from whynan.lint.terms import Term, resolve, strip
+
+
+@pattern("N021", "sqrt-sum-sq", "warning", ops=("sqrt", "pow"), fix="sometimes", rank=10)
+def sqrt_sum_sq(term: Term, here: Walker) -> Match | None:
+    if not term.args or (term.op == "pow" and term.const("exponent") != 0.5):
+        return None
+    total = strip(term.args[0])
+    if total.op != "sum" or not total.args or not has_gradient(term, here):
+        return None
+    x = is_square(total.args[0])
+    if x is None or total.lib == "numpy" or term.lib in ("numpy", "math"):
+        return None
+    if term.kind != "tensor" or tested(total.args[0], here) or strip(x).op == "const":
+        return None
+    if says(x, "window|tril|chol|diag") or is_generic(x):
+        return None
+    edit = None
+    square = resolve(total.args[0])
+    direct = resolve(term.args[0]) is total and is_square(square) is x and square.form
+    if direct and set(total.kw) <= {"dim", "keepdim"}:
+        edit = call(
+            term, here, "torch.linalg.vector_norm", [x],
+            option("dim", total.get("dim"), here), option("keepdim", total.get("keepdim"), here),
+        )  # fmt: skip
+    return hit(
+        term,
+        "the root of a sum of squares has a NaN gradient at a zero vector and overflows at 1e20 (float16: 256)",
+        "torch.linalg.vector_norm(x, dim) has gradient 0 there",
+        edit=edit,
+    )

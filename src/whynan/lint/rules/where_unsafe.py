@@ -1,0 +1,147 @@
+"""A `where` whose unchosen branch has no finite gradient.
+
+What it catches
+    `torch.where(c, f(x), d)` where c tests x, f is log, sqrt, a division, a fractional power, acos,
+    asin or exp, and x is not made harmless inside.
+
+Why it hurts
+    Both branches are computed and both get a gradient. Where c is false the gradient of f is
+    multiplied by 0, and 0 times inf is NaN: the value is clean, the gradient is not.
+
+Example
+    y = torch.where(x > 0, torch.log(x), 0.0)
+
+Use instead
+    y = torch.where(x > 0, torch.log(torch.where(x > 0, x, 1.0)), 0.0)
+
+When it is fine
+    Without gradients (NumPy, `no_grad`, integer results), or when the operand was sanitised before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from whynan.lint.facts import bounded_above, has_gradient, never_zero, no_slope, says
+from whynan.lint.finding import Edit, Match, hit
+from whynan.lint.flow import Walker
+from whynan.lint.rewrite import function, inside, movable, text
+from whynan.lint.table import pattern
+from whynan.lint.terms import Term, number_of, resolve, same, strip
+
+# Operation -> where its dangerous operand stands, and a value that is harmless there.
+RISKY = {
+    "log": (0, "1.0"), "log2": (0, "1.0"), "log10": (0, "1.0"), "sqrt": (0, "1.0"),
+    "rsqrt": (0, "1.0"), "reciprocal": (0, "1.0"), "acos": (0, "0.0"), "asin": (0, "0.0"),
+    "div": (1, "1.0"), "pow": (0, "1.0"), "exp": (0, "0.0"),
+}  # fmt: skip
+
+LOOKING = ("compare", "isnan", "isfinite", "isinf", "invert", "and", "or", "abs", "neg")
+
+
+@pattern("N021", "where-unsafe", "warning", ops=("where",), fix="sometimes", rank=10)
+def where_unsafe(term: Term, here: Walker) -> Match | None:
+    if len(term.args) != 3 or term.lib == "numpy" or not has_gradient(term, here):
+        return None
+    condition = term.args[0]
+    for branch in (1, 2):
+        for risky, linear in _risky(term.args[branch]):
+            place, harmless = RISKY[risky.op]
+            operand = risky.args[place]
+            if not _tests(condition, operand) or all(map(no_slope, risky.args)):
+                continue
+            edit = None
+            if (
+                linear
+                and risky.op != "exp"
+                and inside(risky, term)
+                and inside(condition, term)
+                and movable(condition, term, here)
+            ):
+                name, needs = function("torch.where", here)
+                parts = [text(operand, here), harmless]
+                parts = parts if branch == 1 else parts[::-1]
+                edit = Edit(
+                    node=operand.node,
+                    text=f"{name}({text(condition, here)}, {', '.join(parts)})",
+                    needs=needs,
+                )
+            return hit(
+                term,
+                f"where the condition rejects it, `{_word(risky)}` still gets a gradient: 0 times inf is NaN",
+                f"make the operand harmless inside as well: where(c, x, {harmless})",
+                edit=edit,
+            )
+    return None
+
+
+def _word(term: Term) -> str:
+    return {"div": "the division"}.get(term.op, term.op)
+
+
+def _risky(branch: Term, depth: int = 4, linear: bool = True) -> Iterator[tuple[Term, bool]]:
+    """Dangerous operations, and whether only sums and products stand between them and the `where`."""
+    t = resolve(branch)
+    if t.op in RISKY and _is_dangerous(t):
+        yield t, linear
+    if depth and t.op not in ("where", "detach", "nan_to_num"):
+        linear = linear and t.op in ("add", "sub", "mul", "neg")
+        for part in t.args:
+            yield from _risky(part, depth - 1, linear)
+
+
+def _is_dangerous(term: Term) -> bool:
+    place = RISKY[term.op][0]
+    if place >= len(term.args) or term.lib in ("numpy", "math"):
+        return False
+    operand = term.args[place]
+    if number_of(operand) is not None or operand.kind in ("scalar", "array"):
+        return False
+    if term.op == "exp":
+        return not bounded_above(operand) and strip(operand).op in (
+            "param",
+            "name",
+            "unknown",
+            "layer",
+        )
+    if term.op == "pow":
+        exponent = term.const("exponent")
+        if not isinstance(exponent, int | float) or (exponent > 0 and float(exponent).is_integer()):
+            return False
+    if term.op in ("acos", "asin"):
+        return strip(operand).op not in ("clamp", "where")
+    return not never_zero(operand)
+
+
+def _tests(condition: Term, operand: Term) -> bool:
+    """Does the condition look at the operand itself?"""
+    c = resolve(condition)
+    if c.op not in (
+        "compare",
+        "isnan",
+        "isfinite",
+        "isinf",
+        "invert",
+        "and",
+        "or",
+        "name",
+        "param",
+    ):
+        return False
+    inner = strip(operand)
+    target = operand if operand.op == "name" or inner.op in ("param", "unknown") else inner
+    if c.op in ("name", "param"):
+        return False
+    if says(operand, "freq|hz|(^|_)time$|grid"):
+        return False  # a table of constants
+    if inner.op in ("div", "mul") and any(a.op == "name" and _looks_at(c, a) for a in inner.args):
+        return True  # `log(y / mu)` under `y > 0`
+    return _looks_at(c, target) or (operand.op == "name" and _looks_at(c, operand))
+
+
+def _looks_at(condition: Term, target: Term, depth: int = 5) -> bool:
+    """Is the target compared as it is, not as a part of something else?"""
+    c = resolve(condition)
+    if same(c, target) or same(condition, target):
+        return True
+    return depth > 0 and c.op in LOOKING and any(_looks_at(a, target, depth - 1) for a in c.args)

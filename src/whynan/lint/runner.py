@@ -1,0 +1,149 @@
+"""Checks and fixes files: one process for a few, several for many."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from whynan.lint.checker import Checker
+from whynan.lint.files import decode, write
+from whynan.lint.finding import Finding
+from whynan.lint.fixer import fix
+from whynan.lint.notebook import NotANotebook, Notebook
+from whynan.lint.selection import Config, Selection, choose
+
+MANY = 200  # files: below, starting processes costs more than it saves
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What to do with every file; plain values, so that it can cross processes."""
+
+    select: tuple[str, ...]
+    ignore: tuple[str, ...]
+    config: Config
+    mode: str = "check"  # check, fix or diff
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileResult:
+    """What came of one file."""
+
+    path: str
+    findings: tuple[Finding, ...] = ()
+    fixes: int = 0
+    diff: str = ""
+    unread: str = ""  # why the file could not be read
+
+
+class Runner:
+    """One process's checker, made once."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self._checkers: dict[frozenset[str], Checker] = {}
+        self._selection: Selection = choose(task.select, task.ignore)
+
+    def _checker(self, path: str) -> Checker:
+        without = self.task.config.ignored_in(path)
+        if without not in self._checkers:
+            kept = [p for p in self._selection.patterns if p.slug not in without]
+            self._checkers[without] = Checker(kept, self._selection.named)
+        return self._checkers[without]
+
+    def file(self, path: str) -> FileResult:
+        try:
+            with open(path, "rb") as file:
+                raw = file.read()
+            if b"torch" not in raw and b"numpy" not in raw:
+                return FileResult(path=path)
+            text, encoding = decode(raw)
+        except (OSError, SyntaxError, UnicodeDecodeError) as error:
+            return FileResult(path=path, unread=str(error))
+        try:
+            result, fixed = self.text(path, text)
+        except NotANotebook as error:
+            return FileResult(path=path, unread=str(error))
+        except Exception as error:  # our own mistake must not cost the other files
+            return FileResult(path=path, unread=f"internal error: {type(error).__name__}: {error}")
+        if self.task.mode == "fix" and fixed != text:
+            write(path, fixed, encoding)
+        return result
+
+    def text(self, path: str, text: str) -> tuple[FileResult, str]:
+        """Findings of a text under a name, and the fixed text."""
+        checker = self._checker(path)
+        if path.endswith(".ipynb"):
+            return self._notebook(path, text, checker)
+        if self.task.mode == "check":
+            return FileResult(path=path, findings=tuple(checker.check(text, path))), text
+        fixed, made = fix(text, lambda t: checker.check(t, path))
+        left = checker.check(fixed if self.task.mode == "fix" else text, path)
+        diff = _diff(path, text, fixed) if self.task.mode == "diff" else ""
+        return FileResult(path=path, findings=tuple(left), fixes=made, diff=diff), fixed
+
+    def _notebook(self, path: str, text: str, checker: Checker) -> tuple[FileResult, str]:
+        notebook = Notebook(text)
+        made, fixed, diff = 0, text, ""
+        if self.task.mode != "check":
+            before = notebook.program.split("\n")
+            program, made = fix(
+                notebook.program, lambda t: checker.check(t, path), may_import=False
+            )
+            after = program.split("\n")
+            if made and len(after) == len(before):
+                # Blanked lines come back as they were.
+                lines = [
+                    old if shown == new else new
+                    for old, shown, new in zip(notebook.lines, before, after, strict=True)
+                ]
+                diff = _diff(path, "\n".join(notebook.lines), "\n".join(lines))
+                fixed = notebook.with_lines(lines)
+            else:
+                made = 0  # a fix that joins lines would move the cells' borders
+        shown_notebook = Notebook(fixed) if self.task.mode == "fix" else notebook
+        findings = []
+        for found in checker.check(shown_notebook.program, path):
+            cell, line = shown_notebook.place(found.line)
+            end = line + found.end_line - found.line
+            findings.append(found.moved(path=path, line=line, end_line=end, cell=cell))
+        shown = diff if self.task.mode == "diff" else ""
+        return FileResult(path=path, findings=tuple(findings), fixes=made, diff=shown), fixed
+
+
+def _diff(path: str, before: str, after: str) -> str:
+    import difflib
+
+    return "".join(
+        line if line.endswith("\n") else f"{line}\n"
+        for line in difflib.unified_diff(
+            before.splitlines(keepends=True), after.splitlines(keepends=True), path, path
+        )
+    )
+
+
+def run(paths: list[str], task: Task, jobs: int | None = None) -> Iterable[FileResult]:
+    """The result of every file, in order."""
+    jobs = jobs or os.cpu_count() or 1
+    if jobs == 1 or len(paths) < MANY:
+        runner = Runner(task)
+        yield from map(runner.file, paths)
+        return
+    from concurrent.futures import ProcessPoolExecutor
+
+    with ProcessPoolExecutor(min(jobs, 16), initializer=_start, initargs=(task,)) as pool:
+        yield from pool.map(_work, paths, chunksize=16)
+
+
+_runner: Runner | None = None  # one per worker process
+
+
+def _start(task: Task) -> None:
+    global _runner
+    _runner = Runner(task)
+
+
+def _work(path: str) -> FileResult:
+    assert _runner is not None
+    return _runner.file(path)

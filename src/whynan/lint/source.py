@@ -1,0 +1,105 @@
+"""What a file says about itself before any expression is read: imports, half precision, text."""
+
+from __future__ import annotations
+
+import ast
+import bisect
+import re
+from collections.abc import Iterable, Iterator
+
+Position = tuple[int, int]  # line from 1, column in characters from 0
+
+HALF = re.compile(r"\.half\(\)|\btorch\.(?:half|float16)\b|dtype=[\"']float16")
+TEST = re.compile(r"[!=]=|\bin\b|\bis\b|^\s*#|^\s*(from|import)\b")
+
+
+def statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Every statement, nested ones too; much quicker than a walk over expressions."""
+    stack = list(body)
+    while stack:
+        node = stack.pop()
+        yield node
+        for name in ("body", "orelse", "finalbody"):
+            inner = getattr(node, name, None)
+            if inner:
+                stack.extend(inner)
+        for name in ("handlers", "cases"):
+            for part in getattr(node, name, ()):
+                stack.extend(part.body)
+
+
+class Source:
+    """One parsed file."""
+
+    def __init__(self, text: str, tree: ast.Module, path: str = "") -> None:
+        # The file and its folder say what the code is for; where the project lies does not.
+        self.path = "/".join(path.replace("\\", "/").split("/")[-2:])
+        self.text = text
+        self.tree = tree
+        # As the parser counts lines: form feeds and the like do not end one.
+        self.lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        self.imports: dict[str, str] = {}
+        self.classes: list[ast.ClassDef] = []
+        self.half_lines: list[int] = []
+        self._scan()
+
+    def _scan(self) -> None:
+        for node in statements(self.tree.body):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    local = alias.asname or alias.name.split(".")[0]
+                    self.imports[local] = alias.name if alias.asname else local
+            elif isinstance(node, ast.ImportFrom):
+                if node.module and not node.level:
+                    for alias in node.names:
+                        self.imports[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+            elif isinstance(node, ast.ClassDef):
+                self.classes.append(node)
+        if HALF.search(self.text):
+            # `x.dtype == torch.float16` is code that knows about half precision.
+            self.half_lines = [n for n, line in enumerate(self.lines, 1) if HALF.search(line) and not TEST.search(line)]  # fmt: skip
+
+    def uses_half(self, first: int, last: int) -> bool:
+        """Is float16 asked for by name between two lines?"""
+        at = bisect.bisect_left(self.half_lines, first)
+        return at < len(self.half_lines) and self.half_lines[at] <= last
+
+    def qualified(self, node: ast.expr) -> str:
+        """The full name of an imported thing, '' when the expression is not one."""
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name) or node.id not in self.imports:
+            return ""
+        return ".".join([self.imports[node.id], *reversed(parts)])
+
+    def spell(self, qualified: str) -> str:
+        """How this file can call a function; '' when nothing imported leads there."""
+        best = ""
+        for local, full in self.imports.items():
+            if full == qualified:
+                return local
+            if qualified.startswith(full + ".") and len(full) > len(self.imports.get(best, "")):
+                best = local
+        return best + qualified[len(self.imports[best]) :] if best else ""
+
+    def column(self, line: int, utf8_offset: int) -> int:
+        """The parser counts bytes; editors and people count characters."""
+        text = self.lines[line - 1]
+        return utf8_offset if text.isascii() else len(text.encode()[:utf8_offset].decode("utf-8", "ignore"))  # fmt: skip
+
+    def start(self, node: ast.expr) -> Position:
+        return node.lineno, self.column(node.lineno, node.col_offset)
+
+    def end(self, node: ast.expr) -> Position:
+        line = node.end_lineno or node.lineno
+        return line, self.column(line, node.end_col_offset or 0)
+
+    def segment(self, node: ast.expr) -> str:
+        """The expression as typed."""
+        (first, left), (last, right) = self.start(node), self.end(node)
+        if first == last:
+            return self.lines[first - 1][left:right]
+        middle = self.lines[first : last - 1]
+        return "\n".join([self.lines[first - 1][left:], *middle, self.lines[last - 1][:right]])

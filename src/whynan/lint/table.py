@@ -1,0 +1,97 @@
+"""The table of source patterns, found in `lint/rules/`, not listed.
+
+A pattern's code is that of the run-time rule whose mechanism it leads to, so that `whynan run` and
+`whynan lint` speak of one thing by one code; its slug is its own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from whynan.lint.finding import Match, Severity
+from whynan.lint.terms import Term
+
+if TYPE_CHECKING:
+    from whynan.lint.flow import Walker
+
+Check = Callable[[Term, "Walker"], Match | None]
+FixClass = Literal["sometimes", "never"]
+FIX_WORDS = {
+    "sometimes": "applied by --fix where it is safe",
+    "never": "suggested only, because it changes results",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pattern:
+    """One unstable way to write something."""
+
+    code: str
+    slug: str
+    severity: Severity
+    ops: frozenset[str]
+    fix: FixClass
+    default: bool  # looked for unless deselected
+    rank: int  # where two patterns match one expression, the lower speaks
+    check: Check
+    module: str
+
+    @property
+    def text(self) -> str:
+        """The pattern's page: the documentation of its file."""
+        return importlib.import_module(self.module).__doc__ or ""
+
+    @property
+    def title(self) -> str:
+        return self.text.strip().splitlines()[0].rstrip(".")
+
+    @property
+    def heading(self) -> str:
+        shown = "" if self.default else ", off unless selected"
+        return f"{self.code} {self.slug} (lint, {self.severity}{shown}; fix: {FIX_WORDS[self.fix]})"
+
+
+_patterns: dict[str, Pattern] = {}
+
+
+def pattern(
+    code: str,
+    slug: str,
+    severity: Severity,
+    *,
+    ops: tuple[str, ...],
+    fix: FixClass = "never",
+    default: bool = True,
+    rank: int = 50,
+) -> Callable[[Check], Check]:
+    """Enter a check into the table, to be asked about terms of these operations."""
+
+    def enter(check: Check) -> Check:
+        if slug in _patterns:
+            raise ValueError(f"{slug} is already in {_patterns[slug].module}")
+        _patterns[slug] = Pattern(
+            code=code,
+            slug=slug,
+            severity=severity,
+            ops=frozenset(ops),
+            fix=fix,
+            default=default,
+            rank=rank,
+            check=check,
+            module=check.__module__,
+        )
+        return check
+
+    return enter
+
+
+def patterns() -> list[Pattern]:
+    """Every pattern, by code and slug."""
+    package = importlib.import_module("whynan.lint.rules")
+    for info in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"whynan.lint.rules.{info.name}")
+    return sorted(_patterns.values(), key=lambda p: (p.code, p.slug))

@@ -1,0 +1,191 @@
+"""An expression as mathematics: spelling, imports and variables taken out of the way.
+
+`torch.log(p)`, `p.log()` and `np.log(p)` are all the term `log` with one argument, and a variable
+knows the term it was assigned, so that a rule states its pattern once.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import Literal
+
+Kind = Literal["tensor", "array", "scalar", "?"]
+Value = float | int | str | bool | None
+
+# Change the shape or place of the values, not the values: a rule looks through them.
+SHAPE_OPS = frozenset([
+    "view", "reshape", "squeeze", "unsqueeze", "flatten", "unflatten", "transpose", "permute",
+    "contiguous", "expand", "expand_as", "gather", "index", "index_select", "masked_select", "to",
+    "float", "double", "half", "type", "astype", "cpu", "cuda", "clone", "detach", "repeat", "t",
+    "swapaxes", "movedim", "view_as", "reshape_as", "narrow", "select", "chunk", "split",
+    "unbind", "bfloat16", "ravel", "take_along_dim", "asarray", "as_tensor", "tensor", "array",
+    "numpy", "from_numpy", "type_as",
+])  # fmt: skip
+SHAPE_ATTRIBUTES = frozenset({"T", "mT", "H", "data"})
+
+
+class Term:
+    """One operation on terms; `node` is where it stands in the source."""
+
+    __slots__ = ("args", "binding", "form", "kind", "kw", "lib", "node", "op", "value")
+
+    def __init__(
+        self,
+        op: str,
+        node: ast.expr,
+        args: tuple[Term, ...] = (),
+        kw: dict[str, Term] | None = None,
+        *,
+        lib: str = "",
+        form: str = "",
+        value: Value = None,
+        binding: Term | None = None,
+        kind: Kind = "?",
+    ) -> None:
+        self.op = op
+        self.node = node
+        self.args = args
+        self.kw = kw or {}
+        self.lib = lib  # torch, numpy, math or nothing
+        self.form = form  # call, method, operator or nothing
+        self.value = value  # of a constant; the spelling of a name
+        self.binding = binding  # what a name was last assigned, when that is certain
+        self.kind: Kind = kind
+
+    def get(self, name: str) -> Term | None:
+        """An argument by name, however it was passed."""
+        if name in self.kw:
+            return self.kw[name]
+        order = PARAMETERS.get(self.op, ("input",))
+        if name in order and order.index(name) < len(self.args):
+            return self.args[order.index(name)]
+        return None
+
+    def const(self, name: str) -> Value:
+        """An argument's constant value, None when it is not constant or absent."""
+        arg = self.get(name)
+        return number_of(arg) if arg is not None else None
+
+    @property
+    def children(self) -> Iterator[Term]:
+        yield from self.args
+        yield from self.kw.values()
+
+    def __repr__(self) -> str:
+        inside = ", ".join(map(repr, self.args))
+        return f"{self.value}" if self.op in ("name", "const") else f"{self.op}({inside})"
+
+
+# In which order the operations that rules ask about take their arguments; NumPy's names for them
+# are translated by the reader.
+_REDUCE = ("input", "dim", "keepdim")
+PARAMETERS: dict[str, tuple[str, ...]] = {
+    "sum": _REDUCE, "mean": _REDUCE, "prod": _REDUCE, "logsumexp": _REDUCE, "amax": _REDUCE,
+    "max": _REDUCE, "min": _REDUCE, "amin": _REDUCE, "nansum": _REDUCE,
+    "std": ("input", "dim", "correction", "keepdim"), "var": ("input", "dim", "correction", "keepdim"),
+    "norm": ("input", "p", "dim", "keepdim"), "vector_norm": ("input", "p", "dim", "keepdim"),
+    "softmax": ("input", "dim"), "log_softmax": ("input", "dim"),
+    "clamp": ("input", "min", "max"), "clamp_min": ("input", "min"), "clamp_max": ("input", "max"),
+    "pow": ("input", "exponent"), "where": ("condition", "input", "other"),
+    "masked_fill": ("input", "mask", "value"), "kl_div": ("input", "target", "size_average", "reduce", "reduction", "log_target"),
+    "cross_entropy": ("input", "target"), "nll_loss": ("input", "target"),
+    "binary_cross_entropy": ("input", "target"), "binary_cross_entropy_with_logits": ("input", "target"),
+    "cosine_similarity": ("input", "other", "dim"), "normalize": ("input", "p", "dim"),
+    "Adam": ("params", "lr", "betas", "eps"), "AdamW": ("params", "lr", "betas", "eps"),
+    "full": ("size", "fill_value"), "full_like": ("input", "fill_value"),
+}  # fmt: skip
+
+
+def number_of(term: Term | None) -> Value:
+    """The number a term stands for, through names, signs and `float(...)`."""
+    if term is None:
+        return None
+    term = resolve(term)
+    if term.op == "const":
+        return term.value if isinstance(term.value, int | float) else None
+    if term.op == "neg":
+        inner = number_of(term.args[0])
+        return -inner if isinstance(inner, int | float) else None
+    if term.op in ("add", "sub", "mul") and len(term.args) == 2:
+        a, b = number_of(term.args[0]), number_of(term.args[1])
+        if isinstance(a, int | float) and isinstance(b, int | float):
+            return a + b if term.op == "add" else a - b if term.op == "sub" else a * b
+    return None
+
+
+def resolve(term: Term) -> Term:
+    """Follow variables to what they were assigned."""
+    for _ in range(12):
+        if term.op != "name" or term.binding is None:
+            return term
+        term = term.binding
+    return term
+
+
+def strip(term: Term) -> Term:
+    """Follow variables and look through what changes only shape, place or type."""
+    for _ in range(24):
+        term = resolve(term)
+        shape_only = term.op in SHAPE_OPS or (term.op == "attr" and term.value in SHAPE_ATTRIBUTES)
+        if not shape_only or not term.args:
+            return term
+        term = term.args[0]
+    return term
+
+
+def same(a: Term, b: Term, depth: int = 12) -> bool:
+    """Do two terms certainly have the same value?"""
+    if a is b:
+        return True
+    if depth == 0:
+        return False
+    if a.op == "name" and b.op == "name" and a.value == b.value and a.binding is b.binding:
+        return True
+    a, b = resolve(a), resolve(b)
+    if a is b:
+        return True
+    if (
+        a.op != b.op
+        or a.value != b.value
+        or len(a.args) != len(b.args)
+        or a.kw.keys() != b.kw.keys()
+    ):
+        return False
+    if a.op in ("name", "param", "unknown", "rand", "randn", "empty"):
+        return a.op == "name" and a.binding is b.binding
+    return all(same(x, y, depth - 1) for x, y in zip(a.children, b.children, strict=True))
+
+
+def same_values(a: Term, b: Term) -> bool:
+    """As `same`, whatever the shapes."""
+    return same(a, b) or same(strip(a), strip(b))
+
+
+def walk(term: Term, depth: int = 30) -> Iterator[Term]:
+    """A term and everything inside it, without following variables."""
+    yield term
+    if depth:
+        for child in term.children:
+            yield from walk(child, depth - 1)
+
+
+def walk_through(term: Term, depth: int = 12) -> Iterator[Term]:
+    """A term and everything inside it, variables followed."""
+    yield term
+    if depth == 0:
+        return
+    if term.op == "name" and term.binding is not None:
+        yield from walk_through(term.binding, depth - 1)
+    for child in term.children:
+        yield from walk_through(child, depth - 1)
+
+
+def names_in(term: Term) -> set[str]:
+    """Every variable and attribute spelled in a term."""
+    return {str(t.value) for t in walk(term) if t.op == "name"}
+
+
+def mentions(term: Term, other: Term) -> bool:
+    """Does `other` occur in `term`?"""
+    return any(same(part, other) for part in walk(term))

@@ -1,0 +1,94 @@
+"""Each pattern speaks of every spelling of itself, and of nothing else."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from tests.lint.examples import FOUND, SILENT, program
+from whynan.explain.rule_text import HEADINGS, sections
+from whynan.lint.checker import Checker
+from whynan.lint.finding import Finding
+from whynan.lint.table import Pattern, patterns
+from whynan.registry import rules
+
+EVERY = patterns()
+SLUGS = [p.slug for p in EVERY]
+
+
+def findings(text: str, *named: str) -> list[Finding]:
+    chosen = [p for p in EVERY if p.default or p.slug in named]
+    return Checker(chosen, frozenset(named)).check(text, "train.py")
+
+
+def pairs(table: dict[str, list[str]]) -> list[tuple[str, str]]:
+    return [(slug, body) for slug, bodies in table.items() for body in bodies]
+
+
+@pytest.mark.parametrize(("slug", "body"), pairs(FOUND))
+def test_pattern_is_found_in_every_spelling(slug: str, body: str) -> None:
+    found = findings(program(body), *(["clip-nonfinite"] if slug == "clip-nonfinite" else []))
+    assert slug in [f.slug for f in found]
+
+
+@pytest.mark.parametrize(("slug", "body"), pairs(SILENT))
+def test_near_miss_stays_silent(slug: str, body: str) -> None:
+    named = ["clip-nonfinite"] if slug == "clip-nonfinite" else []
+    assert slug not in [f.slug for f in findings(program(body), *named)]
+
+
+def test_every_pattern_has_spellings_and_near_misses() -> None:
+    assert set(FOUND) == set(SILENT) == set(SLUGS)
+    assert len(SLUGS) == 47
+    assert all(len(FOUND[s]) >= 2 and len(SILENT[s]) >= 2 for s in SLUGS)
+
+
+@pytest.mark.parametrize("pattern", EVERY, ids=lambda p: p.slug)
+def test_page_has_every_heading_and_its_own_file(pattern: Pattern) -> None:
+    page = sections(pattern)
+    assert [h for h in page if h] == list(HEADINGS)
+    assert all(text.strip() for text in page.values())
+    assert pattern.module.rsplit(".", 1)[1] == pattern.slug.replace("-", "_")
+
+
+@pytest.mark.parametrize("pattern", EVERY, ids=lambda p: p.slug)
+def test_example_of_the_page_is_found_and_its_remedy_is_not(pattern: Pattern) -> None:
+    page = sections(pattern)
+    named = [] if pattern.default else [pattern.slug]
+    example = program(textwrap.dedent(page["Example"]))
+    remedy = program(textwrap.dedent(page["Use instead"]))
+    assert [f.slug for f in findings(example, *named)] == [pattern.slug]
+    assert findings(remedy, *named) == []
+
+
+def test_codes_are_those_of_the_run_where_there_is_one() -> None:
+    runtime = {r.code: r.slug for r in rules()}
+    own = {p.code for p in EVERY} - set(runtime)
+    assert not set(SLUGS) & set(runtime.values())
+    assert all(code >= "N060" and code < "N090" for code in own)
+    # A code of lint's own means one thing.
+    assert all(len([p for p in EVERY if p.code == code]) == 1 for code in own)
+
+
+def test_one_expression_gets_the_most_specific_finding() -> None:
+    body = "return F.nll_loss(torch.log(F.softmax(x, dim=1)), target)"
+    assert [f.slug for f in findings(program(body))] == ["nll-softmax"]
+    body = "return torch.sqrt(torch.sum(x ** 2, dim=1)) + 1e-8"
+    assert [f.slug for f in findings(program(body))] == ["sqrt-edge"]
+
+
+def test_weak_evidence_is_shown_only_when_asked_for() -> None:
+    body = program("return x / x.sum()")
+    assert findings(body) == []
+    assert [f.slug for f in findings(body, "div-sum")] == ["div-sum"]
+
+
+@pytest.mark.parametrize("pattern", EVERY, ids=lambda p: p.slug)
+def test_message_and_help_are_statements_in_the_house_voice(pattern: Pattern) -> None:
+    body = FOUND[pattern.slug][0]
+    found = next(f for f in findings(program(body), pattern.slug) if f.slug == pattern.slug)
+    for text in (found.message, found.help):
+        assert not text.endswith((".", "!", "?"))
+        assert "  " not in text
+    assert found.severity in ("error", "warning", "info")
