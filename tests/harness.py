@@ -133,6 +133,7 @@ def _child(
         _redirect(out, err)
         name = os.path.relpath(script, cwd)
         if traced:
+            _second_runs_are_forked()
             from whynan.launch import Program
             from whynan.runner import Run, RunOptions
 
@@ -154,6 +155,45 @@ def _child(
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def _second_runs_are_forked() -> None:
+    """A second run of a program is a process of its own; here it is forked from one that has torch
+    loaded and has run nothing yet. (tests/watching/test_faults.py starts real ones.)"""
+    from whynan.watching import rerun
+
+    requests, answers = os.pipe(), os.pipe()
+    if os.fork() == 0:
+        os.close(requests[1])
+        with os.fdopen(requests[0]) as lines:
+            for line in lines:
+                os.write(answers[1], b"%d\n" % _second_run(json.loads(line)))
+        os._exit(0)
+    os.close(requests[0])
+    replies = os.fdopen(answers[0])
+
+    def run(command: Any, options: list[str], step: int | None, say: Any) -> int:
+        what = ["-m", command.target] if command.is_module else [command.target]
+        job = {"cwd": command.cwd, "args": ["run", *options, *what, *command.args]}
+        os.write(requests[1], json.dumps(job).encode() + b"\n")
+        return int(replies.readline())
+
+    rerun._run = run
+
+
+def _second_run(job: dict[str, Any]) -> int:
+    pid = os.fork()
+    if pid == 0:
+        code = 70
+        try:
+            from whynan.cli import commands
+
+            os.chdir(job["cwd"])
+            _redirect(Path(os.devnull), Path(os.devnull))
+            code = commands(job["args"], standalone_mode=False) or 0
+        finally:
+            os._exit(code)
+    return _wait(pid)
 
 
 def _serve(requests: IO[str], answers: IO[str]) -> None:

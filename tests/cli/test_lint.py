@@ -262,8 +262,15 @@ def test_many_files_are_shared_among_processes_with_the_same_answer(tree: Path) 
     many.mkdir()
     for n in range(210):
         (many / f"m{n:03}.py").write_text(BAD if n % 70 == 0 else GOOD)
-    alone = lint("--jobs", "1", "--format", "json", "many").output
-    assert lint("--jobs", "2", "--format", "json", "many").output == alone
+    alone, shared = (
+        subprocess.run(
+            [sys.executable, "-m", "whynan", "lint", "--jobs", jobs, "--format", "json", "many"],
+            capture_output=True,
+            text=True,
+        ).stdout
+        for jobs in ("1", "2")
+    )
+    assert shared == alone
     assert len(json.loads(alone)["findings"]) == 3
 
 

@@ -131,5 +131,6 @@ def test_a_capsule_holds_the_step_and_shows_its_report(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
     )
-    assert shown.stdout.strip() in result.stderr
+    report = shown.stdout[: shown.stdout.index("history of steps")]
+    assert report.strip() in result.stderr
     assert "error[N010]" in shown.stdout
