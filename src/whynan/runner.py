@@ -91,6 +91,13 @@ class Run:
             os._exit = original_exit
         return self._end(error)
 
+    def found(self) -> Diagnosis | None:
+        """The diagnosis of a run in which harm was found; the working directory is the first one."""
+        if not self._recording.evidence:
+            return None
+        os.chdir(self._command.cwd)
+        return self._diagnosis("anomaly")
+
     def _check_paths(self) -> None:
         capsule = self.options.capsule
         if capsule is not None:

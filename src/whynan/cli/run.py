@@ -67,6 +67,7 @@ import click
     help="On harm, keep what repeats the step elsewhere: weights, optimizer state, batch and "
     "random states, as safetensors and JSON.",
 )
+@click.option("--fix", is_flag=True, help="On harm, find a change that removes it: `whynan fix`.")
 @click.option("--trace-from", type=click.IntRange(min=0), hidden=True)
 @click.option("-m", "module", metavar="MODULE", help="Run a module, as `python -m MODULE` does.")
 @click.argument("script", required=False)
@@ -80,6 +81,7 @@ def run(
     max_steps: int | None,
     recording: Path | None,
     capsule: Path | None,
+    fix: bool,
     trace_from: int | None,
     module: str | None,
     script: str | None,
@@ -101,16 +103,10 @@ def run(
     WHYNAN_ON_ANOMALY, WHYNAN_JSON, WHYNAN_HTML, WHYNAN_TENSORBOARD, WHYNAN_RECORDING,
     WHYNAN_CAPSULE, WHYNAN_MAX_STEPS.
     """
-    from whynan.launch import Program
+    from whynan.cli.program import program_of
     from whynan.runner import Mode, Policy, Run, RunOptions
 
-    if module is not None:
-        given = (script, *args) if script is not None else args
-        program = Program(target=module, args=tuple(given), is_module=True)
-    elif script is None:
-        raise click.UsageError("name a script to run, or a module with -m")
-    else:
-        program = Program(target=script, args=args)
+    program = program_of(module, script, args)
     options = RunOptions(
         mode=cast(Mode, mode),
         on_anomaly=cast(Policy, on_anomaly),
@@ -122,4 +118,11 @@ def run(
         capsule=capsule,
         trace_from=trace_from,
     )
-    return Run(program, options).go()
+    watched = Run(program, options)
+    code = watched.go()
+    diagnosis = watched.found()
+    if fix and diagnosis is not None:
+        from whynan.repair.fixing import FixOptions, repair
+
+        repair(program, diagnosis, FixOptions(json=json_path))
+    return code

@@ -43,6 +43,11 @@ def fix(program: Program, options: FixOptions) -> int:
     before = ran.diagnosis
     if before is None or not before.anomalies:
         return _healthy(ran, options)
+    return repair(program, before, options)
+
+
+def repair(program: Program, before: Diagnosis, options: FixOptions) -> int:
+    """Find a change for a failure that was seen: 0 with a verified one, else 3."""
     search = Search(
         program=program, before=before, run=run, budget_s=options.budget_s, tell=_progress
     )
