@@ -161,3 +161,16 @@ def test_the_reading_claims_nothing_about_a_healthy_program() -> None:
 def test_two_experiments_in_vain_prove_nothing() -> None:
     rows = [row("baseline", "dies"), row("float64", "dies"), row("clip", "dies")]
     assert reading(rows) == ["too few experiments were run to say what it is"]
+
+
+def test_run_with_fix_reports_once_and_proves_a_change(tmp_path: Path) -> None:
+    (tmp_path / "losses.py").write_text(LOSSES)
+    (tmp_path / "train.py").write_text(TRAIN)
+    done = whynan("run", "--fix", "--json", "report.json", "train.py", "200", cwd=tmp_path)
+    assert done.returncode == 3  # harm was found, whatever is known about removing it
+    assert done.stderr.count("error[N012]") == 1
+    assert "= verified:" in done.stderr
+    fixes = json.loads((tmp_path / "report.json").read_text())["anomalies"][0]["fixes"]
+    assert (fixes[0]["kind"], fixes[0]["verdict"]) == ("log_softmax", "verified")
+    assert "log_softmax" in fixes[0]["patch"]
+    assert (tmp_path / "losses.py").read_text() == LOSSES

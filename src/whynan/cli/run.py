@@ -124,5 +124,5 @@ def run(
     if fix and diagnosis is not None:
         from whynan.repair.fixing import FixOptions, repair
 
-        repair(program, diagnosis, FixOptions(json=json_path))
+        repair(program, diagnosis, FixOptions(json=json_path, told=True))
     return code

@@ -33,6 +33,7 @@ class FixOptions:
     budget_s: float = BUDGET_S
     save_batch: Path | None = None
     quiet: bool = False
+    told: bool = False  # the report itself was shown already
 
 
 def fix(program: Program, options: FixOptions) -> int:
@@ -58,7 +59,7 @@ def repair(program: Program, before: Diagnosis, options: FixOptions) -> int:
     originals = patches.read({p for t in search.tried for p in t.candidate.texts})
     fixes = search.fixes(originals)
     after = with_fixes(before, fixes)
-    _show(after)
+    _show(after, told=options.told)
     if options.json is not None:
         json_report.write(after, options.json)
     if search.found is None:
@@ -98,10 +99,10 @@ def with_fixes(diagnosis: Diagnosis, fixes: tuple[Fix, ...]) -> Diagnosis:
     return replace(diagnosis, anomalies=(first, *diagnosis.anomalies[1:]))
 
 
-def _show(diagnosis: Diagnosis) -> None:
+def _show(diagnosis: Diagnosis, *, told: bool) -> None:
     first = diagnosis.anomalies[0]
     bare = replace(first, finding=replace(first.finding, fixes=()))
-    lines = terminal.draw([tell(bare)], diagnosis.notes)
+    lines = [] if told else terminal.draw([tell(bare)], diagnosis.notes)
     while lines and not lines[-1].plain:
         lines.pop()
     home = shown_path(first.origin.site.file) if first.origin.site else None
