@@ -202,7 +202,10 @@ class Run:
         why = ""
         found: tuple[Evidence, ...] = ()
         for step in (seen.step, None):
-            recording, why = run_again(self._command, step, self._say)
+            try:
+                recording, why = run_again(self._command, step, self._say)
+            except KeyboardInterrupt:
+                return found, "the second run was interrupted"
             if recording is not None and recording.evidence:
                 found = recording.evidence
                 self._notes += [n for n in recording.notes if n not in self._notes]

@@ -134,3 +134,13 @@ def test_a_capsule_holds_the_step_and_shows_its_report(tmp_path: Path) -> None:
     report = shown.stdout[: shown.stdout.index("history of steps")]
     assert report.strip() in result.stderr
     assert "error[N010]" in shown.stdout
+
+
+def test_interrupting_the_second_run_leaves_the_report_of_what_was_seen(tmp_path: Path) -> None:
+    wait = "if second:\n        import signal, time; os.kill(os.getppid(), signal.SIGINT); time.sleep(60)"
+    script = written(tmp_path, BY_HAND.replace("SECOND", wait))
+    result = run(script, "--json", "report.json")
+    assert result.returncode == 3
+    assert "the second run was interrupted" in result.stderr
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert (report["reproduced"], report["anomalies"][0]["step"]) == ("no", 6)
