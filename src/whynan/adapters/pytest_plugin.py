@@ -29,6 +29,7 @@ class TracedTest:
         from whynan.record.session import Session
 
         self._session: Session = Session()
+        self._session.backward.keeps = True
         self._expected: str | None = None
 
     @property
