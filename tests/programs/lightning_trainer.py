@@ -72,4 +72,5 @@ trainer.fit(model, loader, DataLoader(Items(8), batch_size=4))
 digest = hashlib.sha256()
 for t in (*model.state_dict().values(), torch.get_rng_state()):
     digest.update(t.numpy().tobytes())
-print(trainer.global_step, digest.hexdigest())
+finite = all(p.isfinite().all() for p in model.parameters())
+print(trainer.global_step, digest.hexdigest(), "finite" if finite else "not finite")

@@ -60,4 +60,5 @@ result = trainer.train()
 digest = hashlib.sha256()
 for t in (*model.state_dict().values(), torch.get_rng_state()):
     digest.update(t.numpy().tobytes())
-print(result.global_step, digest.hexdigest())
+finite = all(p.isfinite().all() for p in model.parameters())
+print(result.global_step, digest.hexdigest(), "finite" if finite else "not finite")

@@ -178,6 +178,7 @@ class Watch:
 
     def _first_optimizer(self) -> None:
         """The model exists, nothing has run: the first step's start."""
+        self.batches.know_frameworks()
         if self.start_states is None:
             self.buffers.save()
             self.start_states = self.randomness.save()
