@@ -183,9 +183,7 @@ class Guard:
         decision: Decision = self.quietly(lambda: self._look_before(optimizer), "go")
         return decision
 
-    def _wrap_closure(
-        self, closure: Callable[[], Any], optimizer: Optimizer
-    ) -> Callable[[], Any]:
+    def _wrap_closure(self, closure: Callable[[], Any], optimizer: Optimizer) -> Callable[[], Any]:
         """Loss and gradients come to be inside step(): look when they are there. All of torch's
         optimizers call their closure before they change anything, LBFGS more than once."""
         self.local.awaited = True
