@@ -131,7 +131,7 @@ def _finish(item: pytest.Item, error: BaseException | None, when: str) -> str | 
 @pytest.fixture
 def whynan_trace(request: pytest.FixtureRequest) -> TracedTest:
     """The recording of this test: `diagnosis` so far, and `expect(mechanism)`."""
-    trace = request.node.stash.get(_trace, None)
+    trace: TracedTest | None = request.node.stash.get(_trace, None)
     if trace is None:
         pytest.fail("whynan_trace is of no use in a test marked whynan(False)", pytrace=False)
     return trace
