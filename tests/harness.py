@@ -6,6 +6,7 @@ own that never computes anything, so that no thread pool is copied half-way.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -44,7 +45,8 @@ class Result:
 class ForkServer:
     """Answers jobs one after the other; started at the first one."""
 
-    def __init__(self) -> None:
+    def __init__(self, *preloaded: str) -> None:
+        self._preloaded = preloaded  # modules that the programs would import again and again
         self._process: subprocess.Popen[str] | None = None
 
     def run(
@@ -64,7 +66,7 @@ class ForkServer:
     def _server(self) -> subprocess.Popen[str]:
         if self._process is None:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.harness"],
+                [sys.executable, "-m", "tests.harness", *self._preloaded],
                 cwd=ROOT,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -200,6 +202,8 @@ def _serve(requests: IO[str], answers: IO[str]) -> None:
     import torch
     import torch._dynamo  # each child would import it again for its first optimizer
 
+    for name in sys.argv[1:]:
+        importlib.import_module(name)
     torch.set_num_threads(1)
     for line in requests:
         job = Job(**json.loads(line))

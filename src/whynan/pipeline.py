@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from whynan.diagnosis.engine import explain_evidence
@@ -17,6 +18,7 @@ from whynan.recording import Recording
 from whynan.version import __version__
 
 if TYPE_CHECKING:
+    from whynan.watching.escalate import Watch
     from whynan.watching.guard import Seen
 
 
@@ -138,6 +140,8 @@ def watch(
     optimizer: Any = None,
     *,
     on_anomaly: Literal["stop", "skip", "warn"] = "stop",
+    capsule: str | Path | None = None,
+    tell: Callable[[Diagnosis], None] | None = None,
 ) -> Iterator[Watching]:
     """Guard your own training loop; a bad step is repeated, recorded and explained.
 
@@ -146,7 +150,8 @@ def watch(
             ...
 
     `stop` raises `AnomalyFound`, which carries the diagnosis; `skip` leaves the bad batch out and
-    goes on; `warn` prints the report and goes on. `model` and `optimizer` may be lists.
+    goes on; `warn` prints the report and goes on. `model` and `optimizer` may be lists. The first
+    bad step is kept in the folder `capsule`; `tell` gets each diagnosis instead of standard error.
     """
     _need_torch()
     from whynan.watching.escalate import Watch
@@ -157,11 +162,17 @@ def watch(
     guard: Watch
 
     def conclude(recording: Recording, how: str) -> None:
+        first = result.diagnosis is None
         result.diagnosis = replace(diagnose(recording), mode="auto", reproduced=how)
+        if first and capsule is not None:
+            _keep(Path(capsule), guard, recording.of(result.diagnosis))
         if on_anomaly == "stop":
             raise StopRun
-        sys.stdout.flush()
         newest = replace(result.diagnosis, anomalies=result.diagnosis.anomalies[-1:])
+        if tell is not None:
+            tell(newest)
+            return
+        sys.stdout.flush()
         sys.stderr.write(str(newest))
 
     def found(evidence: Evidence, how: str) -> None:
@@ -191,6 +202,17 @@ def watch(
         raise AnomalyFound(result.diagnosis) from None
     if error is not None:
         raise error
+
+
+def _keep(folder: Path, guard: Watch, recording: Recording) -> None:
+    """What repeats the first bad step elsewhere."""
+    from whynan.watching import capsule
+
+    try:
+        capsule.write(folder, guard, sys.argv)
+        recording.save(folder / "recording.json")
+    except (OSError, ImportError, ValueError, RuntimeError) as error:
+        print(f"whynan: could not write the capsule {folder}: {error}", file=sys.stderr)
 
 
 def _listed(value: Any) -> list[Any]:

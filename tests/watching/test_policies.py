@@ -76,6 +76,23 @@ def test_skipping_equals_leaving_the_batch_out_by_hand(
     assert int(said[1]) >= 4  # three bad rows, twice, perhaps two of them in one batch
 
 
+@pytest.mark.parametrize("live_steps", [0, 5])
+def test_skipping_works_when_the_loss_is_made_in_a_closure(
+    live_steps: int, programs: ForkServer, tmp_path: Path
+) -> None:
+    text = TRAIN.replace("WORKERS", "0")
+    body = text[text.index("        unit = ") : text.index("        schedule.step()")]
+    lines = [f"    {line}\n" for line in body.splitlines() if "optimizer.step()" not in line]
+    closure = ["        def closure():\n", *lines, "            return loss\n"]
+    text = text.replace(body, "".join(closure) + "        optimizer.step(closure)\n")
+    by_hand = written(tmp_path, text.replace("DROP", "True"), "by_hand.py")
+    expected = programs.run(by_hand, traced=False)
+    script = written(tmp_path, text.replace("DROP", "False"))
+    skipped = programs.run(script, mode="auto", on_anomaly="skip", live_steps=live_steps)
+    assert expected.code == 0, expected.stderr
+    assert skipped.stdout == expected.stdout, skipped.stderr
+
+
 def test_warning_changes_nothing_but_says_it_once(programs: ForkServer, tmp_path: Path) -> None:
     script = written(tmp_path, TRAIN.replace("DROP", "False").replace("WORKERS", "0"))
     warned = programs.run(script, mode="auto", on_anomaly="warn")

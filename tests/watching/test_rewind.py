@@ -128,10 +128,49 @@ LOOPS: dict[str, tuple[str, str]] = {
         """,
     ),
     "closures": (
+        "rewind",
+        """
+        opt = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=2)
+        for x, y in DataLoader(TensorDataset(X, Y), batch_size=8):
+            def closure():
+                opt.zero_grad(); loss = loss_of(x, y); loss.backward(); return loss
+            opt.step(closure)
+        """,
+    ),
+    "closure of adam": (
+        "rewind",
+        LOADER + """
+        for x, y in loader:
+            def closure():
+                opt.zero_grad(); loss = loss_of(x, y); loss.backward(); return loss
+            opt.step(closure)
+        """,
+    ),
+    "closure that fails when it is called again": (
         "rerun",
         """
         opt = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=2)
         for x, y in DataLoader(TensorDataset(X, Y), batch_size=8):
+            batches = iter([(X[:8], Y[:8]), (x, y), (x, y), (x, y)])
+            def closure():
+                opt.zero_grad(); loss = loss_of(*next(batches)); loss.backward(); return loss
+            opt.step(closure)
+        """,
+    ),
+    "optimizer that moves before its closure": (
+        "rerun",
+        LOADER + """
+        class Sharp(torch.optim.SGD):
+            def step(self, closure):
+                with torch.no_grad():
+                    for p in model.parameters(): p.add_(0.01)
+                loss = closure()
+                with torch.no_grad():
+                    for p in model.parameters(): p.sub_(0.01)
+                super().step()
+                return loss
+        opt = Sharp(model.parameters(), lr=0.01)
+        for x, y in loader:
             def closure():
                 opt.zero_grad(); loss = loss_of(x, y); loss.backward(); return loss
             opt.step(closure)

@@ -21,6 +21,8 @@ class BackwardSink:
         self.tracer = checks.tracer
         self.loss: float | None = None
         self.uses_scaler = False
+        self.keeps = False  # leaves stay alive until the end: a function's own would be gone
+        self._kept: dict[int, torch.Tensor] = {}
         self.on_backward: Callable[[], None] = lambda: None
         self.tracer.on_hand_update = self._hand_update
 
@@ -63,7 +65,10 @@ class BackwardSink:
     def _after(self) -> None:
         self.tracer.local.differentiated = True
         self.tracer.local.differentiated_at = self.tracer.next_index
-        for leaf in self._leaves():
+        leaves = self._leaves()
+        if self.keeps:
+            self._kept |= {id(leaf): leaf for leaf in leaves}
+        for leaf in leaves:
             if leaf.grad is not None and leaf.grad.layout is torch.strided:
                 entry = self.tracer.entry_of(leaf.grad)
                 if entry is not None:

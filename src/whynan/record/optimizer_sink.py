@@ -79,22 +79,48 @@ class OptimizerSink:
 
     # ---- before the step ------------------------------------------------------------
 
-    def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> Any:
+        """A pre-hook of torch's; what it returns are the arguments to use instead."""
         local, tracer = self.tracer.local, self.tracer
         if local.busy or not tracer.active:
-            return
+            return None
         frames = capture(sys._getframe(1))
         tracer.uses_optimizer = tracer.began = True
         local.paused = tracer.pause()
         self._tame = False
-        has_closure = len(args) > 1 or bool(kwargs)  # besides the optimizer itself
-        self.checks.quietly(lambda: self._check_gradients(optimizer, frames, has_closure))
+        closure = args[1] if len(args) > 1 else kwargs.get("closure")  # after the optimizer itself
+        if not callable(closure):
+            self.checks.quietly(lambda: self._check_gradients(optimizer, frames, False))
         if not self._tame:
             self.resume()
         local.optimizer = optimizer
         local.step_frame = sys._getframe(1)
         torch_wrote_it = type(optimizer).__module__.startswith("torch.optim")
         local.optimizer_frames = frames if torch_wrote_it else None
+        if not callable(closure):
+            return None
+        return (optimizer, self._looking(closure, optimizer, frames), *args[2:]), {}
+
+    def _looking(
+        self, closure: Callable[[], Any], optimizer: Optimizer, frames: Frames | None
+    ) -> Callable[[], Any]:
+        """The gradients come to be in the closure; those that are there before are old."""
+        fresh = True
+
+        def run() -> Any:
+            nonlocal fresh
+            result = closure()
+            if fresh:
+                fresh = False
+                self.look(optimizer, frames)
+            return result
+
+        return run
+
+    def leave(self) -> None:
+        """The step ended before its update."""
+        self.tracer.local.optimizer = self.tracer.local.step_frame = None
+        self.resume()
 
     def look(self, optimizer: Optimizer, frames: Frames | None) -> None:
         """Judge the gradients now, before somebody decides whether the step is taken."""

@@ -11,6 +11,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter, _SingleProcessDataL
 
 from whynan.record.checks import tensors_in
 from whynan.record.patches import Patches
+from whynan.watching.ahead import FETCHERS, GENERATORS, Handed, fetches_ahead, imported
 from whynan.watching.randomness import Randomness, Saved
 
 MAX_BYTES = 64 << 20  # of the batches before the last one: gradient accumulation
@@ -50,10 +51,51 @@ class Batches:
         self.on_repeat: Callable[[Any], None] = lambda index: None
         self._queue: list[Batch] = []
         self._index: Any = None
+        self._patches: Patches | None = None
+        self._wrapped: set[type] = set()
+        self._ahead = False  # a loader that fetches ahead is at work
 
     def install(self, patches: Patches) -> None:
+        self._patches = patches
+        patches.wrap(Handed, "__next__", self._wrap_ahead)
         patches.wrap(_BaseDataLoaderIter, "__next__", self._wrap_next)
         patches.wrap(_BaseDataLoaderIter, "_next_index", self._wrap_index)
+
+    def know_frameworks(self) -> None:
+        """Before the first batch: which loaders has the program imported meanwhile?"""
+        if self._patches is None:
+            return
+        for names, method, wrapper in (
+            (GENERATORS, "__iter__", self._wrap_generator),
+            (FETCHERS, "__next__", self._wrap_ahead),
+        ):
+            for kind in imported(names):
+                if kind not in self._wrapped:
+                    self._wrapped.add(kind)
+                    self._patches.wrap(kind, method, wrapper)
+
+    def _wrap_generator(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def iterate(loader: Any) -> Any:
+            return Handed(original(loader))
+
+        return iterate
+
+    def _wrap_ahead(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """What such a loader asks for meanwhile belongs to later steps."""
+
+        def fetch_ahead(iterator: Any) -> Any:
+            self._ahead = True
+            try:
+                return original(iterator)
+            finally:
+                self._ahead = False
+
+        noted = self._wrap_next(fetch_ahead)
+
+        def fetch(iterator: Any) -> Any:
+            return noted(iterator) if fetches_ahead(iterator) else original(iterator)
+
+        return fetch
 
     def _wrap_index(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def next_index(iterator: Any) -> Any:
@@ -64,7 +106,7 @@ class Batches:
 
     def _wrap_next(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def fetch(iterator: Any) -> Any:
-            if not self.active():
+            if not self.active() or self._ahead:
                 return original(iterator)
             self.on_fetch()
             again = self._next_again(iterator)

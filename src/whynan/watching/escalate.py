@@ -87,6 +87,7 @@ class Watch:
         guard.on_harm, guard.on_doubt, guard.on_large = self._harm, self._doubt, self._large
         guard.before_step, guard.after_step = self._before_step, self._after_step
         guard.after_backward, guard.on_loss = self._after_backward, self._compare_losses
+        guard.on_cancel = self.session.optimizers.leave
         guard.on_error, guard.roots = self.on_error, self.session.modules.roots
         guard.looking = self.armed_from is None
         self.session.tracer.on_step_back = self.on_error
@@ -179,6 +180,7 @@ class Watch:
 
     def _first_optimizer(self) -> None:
         """The model exists, nothing has run: the first step's start."""
+        self.batches.know_frameworks()
         if self.start_states is None:
             self.buffers.save()
             self.start_states = self.randomness.save()
@@ -217,7 +219,7 @@ class Watch:
 
     # ---- what the guard reports -----------------------------------------------------------
 
-    def _before_step(self, optimizer: Optimizer, closure: bool) -> Decision:
+    def _before_step(self, optimizer: Optimizer) -> Decision:
         self._threads.add(threading.get_ident())
         if self._phase == "guard" or (self._phase == "live" and self.policy != "skip"):
             return "go"
@@ -277,7 +279,8 @@ class Watch:
             return "go"  # too late to skip, and said already
         self._seen = seen
         self._open_doubt = None
-        if self._can_rewind(seen):
+        inside = optimizer is None and self.guard.local.depth  # the update cannot be left out
+        if not inside and self._can_rewind(seen):
             self._rewind()
             return "cancel"
         if not self._reported:

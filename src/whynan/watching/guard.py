@@ -52,12 +52,20 @@ class _Local(threading.local):
     def __init__(self) -> None:
         self.depth = 0  # inside step()
         self.own = 0  # whynan's own work
+        self.awaited = False  # a closure runs whose result will be looked at
         self.losses: list[torch.Tensor] = []
         self.values: list[float] = []  # of the losses of this step that were looked at
         self.clipped: list[torch.Tensor] = []  # norms that the gradients were scaled by
 
 
 Decision = Literal["go", "cancel"]
+
+
+class _Cancelled(BaseException):
+    """Leaves an optimizer of torch's own after its closure has run, before anything changed."""
+
+    def __init__(self, result: Any) -> None:
+        self.result = result
 
 
 _alive: weakref.WeakSet[Guard] = weakref.WeakSet()
@@ -84,7 +92,8 @@ class Guard:
         self.scaling = Scaling()
         self.on_harm: Callable[[Seen, Optimizer | None], Decision] = lambda seen, optimizer: "go"
         self.on_doubt: Callable[[Seen], None] = lambda seen: None
-        self.before_step: Callable[[Optimizer, bool], Decision] = lambda optimizer, closure: "go"
+        self.before_step: Callable[[Optimizer], Decision] = lambda optimizer: "go"
+        self.on_cancel: Callable[[], None] = lambda: None  # from inside step()
         self.on_large: Callable[[], None] = lambda: None
         self.after_step: Callable[[Optimizer], None] = lambda optimizer: None
         self.roots: Callable[[], Iterable[torch.nn.Module]] = lambda: ()
@@ -148,13 +157,21 @@ class Guard:
             if not self.active or local.depth or local.own:
                 return original(optimizer, *args, **kwargs)
             local.depth += 1
+            closure = args[0] if args else kwargs.get("closure")
+            decision: Decision = "go"
             try:
                 self.uses_optimizer = True
-                closure = bool(args or kwargs)
-                decision = self.quietly(lambda: self._look_before(optimizer, closure), "go")
+                if callable(closure) and type(optimizer).__module__.startswith("torch.optim"):
+                    args, kwargs = (self._wrap_closure(closure, optimizer), *args[1:]), {}
+                else:
+                    decision = self._decide(optimizer)
                 result = None if decision == "cancel" else original(optimizer, *args, **kwargs)
+            except _Cancelled as cancelled:
+                decision, result = "cancel", cancelled.result
+                self.on_cancel()
             finally:
                 local.depth -= 1
+                local.awaited = False
             self.scaling.stepped()
             if decision == "go":
                 self.quietly(lambda: self._look_after(optimizer))
@@ -162,10 +179,29 @@ class Guard:
 
         return step
 
-    def _look_before(self, optimizer: Optimizer, closure: bool) -> Decision:
+    def _decide(self, optimizer: Optimizer) -> Decision:
+        decision: Decision = self.quietly(lambda: self._look_before(optimizer), "go")
+        return decision
+
+    def _wrap_closure(self, closure: Callable[[], Any], optimizer: Optimizer) -> Callable[[], Any]:
+        """Loss and gradients come to be inside step(): look when they are there. All of torch's
+        optimizers call their closure before they change anything, LBFGS more than once."""
+        self.local.awaited = True
+
+        def run() -> Any:
+            result = closure()
+            if self.local.awaited:
+                self.local.awaited = False
+                if self._decide(optimizer) == "cancel":
+                    raise _Cancelled(result)
+            return result
+
+        return run
+
+    def _look_before(self, optimizer: Optimizer) -> Decision:
         if self.history.is_sampled(self.step):
             self.history.sample(self.step, optimizer, self.roots())
-        decision = self.before_step(optimizer, closure)
+        decision = self.before_step(optimizer)
         if decision == "cancel" or not self.looking:
             return decision
         gradients = [
@@ -264,7 +300,8 @@ class Guard:
             if isinstance(root, torch.Tensor) and type(root).__torch_dispatch__ in PLAIN:
                 self.local.losses.append(root.detach())
         self.on_loss()
-        if len(self.local.losses) > MAX_LOSSES or (self.local.depth and self.looking):
+        hidden = self.local.depth and not self.local.awaited and self.looking
+        if len(self.local.losses) > MAX_LOSSES or hidden:
             self.look_at_losses()  # a closure inside step(): there is no later chance
 
     def _loss_values(self) -> list[float]:

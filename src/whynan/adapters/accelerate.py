@@ -1,0 +1,48 @@
+"""accelerate: `with watch(accelerator): ...` around the loop, after `prepare`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from whynan import pipeline
+from whynan.adapters.between_hooks import Policy, write_report
+from whynan.model import Diagnosis
+
+
+@contextmanager
+def watch(
+    accelerator: Any, *, on_anomaly: Policy = "stop", capsule: str | Path | None = None
+) -> Iterator[pipeline.Watching]:
+    """`whynan.watch` of all that the accelerator has prepared.
+
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    with watch(accelerator):
+        for batch in loader:
+            ...
+
+    The report goes to the accelerator's trackers, too.
+    """
+    optimizers = [getattr(o, "optimizer", o) for o in accelerator._optimizers]
+    block = pipeline.watch(
+        list(accelerator._models), optimizers, on_anomaly=on_anomaly, capsule=capsule
+    )
+    with block as watching:
+        try:
+            yield watching
+        finally:
+            if watching.diagnosis is not None:
+                attach(watching.diagnosis, accelerator)
+
+
+def attach(diagnosis: Diagnosis, accelerator: Any) -> None:
+    """To TensorBoard as text and curves, else as files in the project's folder."""
+    from whynan.report import tensorboard
+
+    for tracker in accelerator.trackers:
+        if hasattr(tracker.tracker, "add_text"):
+            tensorboard.send(diagnosis, tracker.tracker)
+    if accelerator.project_dir:
+        write_report(diagnosis, Path(accelerator.project_dir))
