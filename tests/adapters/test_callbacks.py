@@ -54,7 +54,8 @@ class Model(lightning.LightningModule):
         return {"loss": (self.net(share).squeeze(-1) - labels).square().mean()}
 
     def training_step(self, batch: dict[str, torch.Tensor], index: int) -> torch.Tensor:
-        return self(**batch)["loss"]
+        loss: torch.Tensor = self(**batch)["loss"]
+        return loss
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.Adam(self.parameters(), lr=1e-2)
@@ -135,7 +136,7 @@ def test_warn_goes_on_to_the_end(
 def test_a_healthy_training_is_the_same_with_and_without(
     run: Any, callback: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plain = lightning.Callback() if callback is LightningCallback else None
+    plain: Any = lightning.Callback() if callback is LightningCallback else None
     if plain is None:
         from transformers import TrainerCallback
 

@@ -51,7 +51,7 @@ def attach(diagnosis: Diagnosis, trainer: Any) -> None:
     from whynan.report import tensorboard
 
     for logger in trainer.loggers:
-        experiment = getattr(logger, "experiment", None)
+        experiment: Any = getattr(logger, "experiment", None)
         if hasattr(experiment, "add_text"):
             tensorboard.send(diagnosis, experiment)
         folder = getattr(logger, "log_dir", None)

@@ -17,7 +17,7 @@ FILTERED = (
 )
 
 
-class WhynanCallback(TrainerCallback):  # type: ignore[misc]  # transformers is untyped here
+class WhynanCallback(TrainerCallback):
     """Guards `trainer.train()`; a bad step is repeated, recorded and explained.
 
     `stop` ends the training with `AnomalyFound`, `skip` leaves the bad batch out, `warn` goes on.
