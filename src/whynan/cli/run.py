@@ -15,7 +15,7 @@ import click
     type=click.Choice(["auto", "trace", "guard"]),
     default="auto",
     show_default=True,
-    help="How closely to watch. `auto` looks at each step at next to no cost and repeats a bad "
+    help="How closely to watch. `auto` looks at each step cheaply and repeats a bad "
     "one under the tracer; `trace` records every operation; `guard` only looks.",
 )
 @click.option(
