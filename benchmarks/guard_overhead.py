@@ -24,6 +24,7 @@ from models import Step, _step, cnn, gpt, lstm, mlp
 from torch import nn
 
 from whynan.watching.escalate import Watch
+from whynan.watching.history import FIRST
 
 DOC = Path(__file__).parent.parent / "docs" / "overhead.md"
 BEGIN, END = "<!-- guard -->", "<!-- /guard -->"
@@ -88,27 +89,31 @@ MODES: dict[str, Callable[[], AbstractContextManager[None]]] = {
 }
 
 
-def seconds(step: Step, mode: str, steps: int) -> float:
+def seconds(step: Step, mode: str, steps: int) -> list[float]:
+    """Of each step, after the first ones: their magnitudes are kept for each layer."""
+    found = []
     with MODES[mode]():
-        step()
-        step()
-        begin = time.perf_counter()
-        for _ in range(steps):
+        for _ in range(max(FIRST + 1, steps // 4)):
             step()
-        return (time.perf_counter() - begin) / steps
+        for _ in range(steps):
+            begin = time.perf_counter()
+            step()
+            found.append(time.perf_counter() - begin)
+    return found
 
 
 def measure(name: str, repeats: int) -> tuple[float, float, int]:
-    """(plain step in ms, ratio, parameter tensors): medians of interleaved repeats."""
+    """(plain step in ms, ratio, parameter tensors): lower quartiles of interleaved repeats,
+    because others use the machine, too."""
     torch.manual_seed(0)
     step = followed(CASES[name])
-    for _ in range(3):
-        step()
-    steps = max(3, min(100, int(0.25 / seconds(step, "plain", 3))))
-    rows = [{mode: seconds(step, mode, steps) for mode in MODES} for _ in range(repeats)]
-    plain = 1e3 * statistics.median(r["plain"] for r in rows)
-    ratio = statistics.median(r["guard"] / r["plain"] for r in rows)
-    return plain, ratio, sum(len(g["params"]) for g in _Follow.optimizer.param_groups)
+    steps = max(3, min(200, int(0.25 / statistics.median(seconds(step, "plain", 5)))))
+    times: dict[str, list[float]] = {mode: [] for mode in MODES}
+    for _ in range(repeats):
+        for mode, found in times.items():
+            found += seconds(step, mode, steps)
+    plain, guard = (statistics.quantiles(times[mode])[0] for mode in MODES)
+    return 1e3 * plain, guard / plain, sum(len(g["params"]) for g in _Follow.optimizer.param_groups)
 
 
 def run_for_peak(name: str, mode: str) -> None:

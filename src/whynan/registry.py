@@ -13,25 +13,36 @@ Check = Callable[[OpRecord, Evidence], Finding | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """One failure family."""
+class Page:
+    """What a file in a folder of rules is known by, and what it says about itself."""
 
     code: str
     slug: str
-    mechanism: str
-    kinds: frozenset[str]
-    ops: frozenset[str]  # empty: any operation
-    check: Check
     module: str
 
     @property
     def text(self) -> str:
-        """The rule's page: the documentation of its file."""
         return importlib.import_module(self.module).__doc__ or ""
 
     @property
     def title(self) -> str:
         return self.text.strip().splitlines()[0].rstrip(".")
+
+
+def import_all(package: str) -> None:
+    """Rules enter their table when their file is imported: they are found, not listed."""
+    for info in pkgutil.iter_modules(importlib.import_module(package).__path__):
+        importlib.import_module(f"{package}.{info.name}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule(Page):
+    """One failure family."""
+
+    mechanism: str
+    kinds: frozenset[str]
+    ops: frozenset[str]  # empty: any operation
+    check: Check
 
 
 _rules: dict[str, Rule] = {}
@@ -66,8 +77,6 @@ def rule(
 
 
 def rules() -> list[Rule]:
-    """Every rule, by code; the files in `diagnosis/rules/` are found, not listed."""
-    package = importlib.import_module("whynan.diagnosis.rules")
-    for info in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"whynan.diagnosis.rules.{info.name}")
+    """Every rule, by code."""
+    import_all("whynan.diagnosis.rules")
     return [_rules[code] for code in sorted(_rules)]

@@ -72,3 +72,20 @@ def write_report(diagnosis: Diagnosis, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     json_report.write(diagnosis, folder / "whynan.json")
     write_atomically(folder / "whynan.txt", str(diagnosis))
+
+
+class Callback:
+    """What whynan's callbacks of all frameworks have in common."""
+
+    def __init__(self, on_anomaly: Policy = "stop", capsule: str | Path | None = None) -> None:
+        self._guarded = Guarded(on_anomaly, capsule)
+
+    @property
+    def diagnosis(self) -> Diagnosis | None:
+        """What was found."""
+        return self._guarded.watching.diagnosis if self._guarded.watching else None
+
+    @property
+    def skipped(self) -> list[int]:
+        """The steps whose update was left out; complete when the training has ended."""
+        return self._guarded.watching.skipped if self._guarded.watching else []

@@ -7,30 +7,18 @@ from typing import Any
 
 from lightning.pytorch import Callback
 
-from whynan.adapters.between_hooks import Guarded, Policy, write_report
+from whynan.adapters import between_hooks
+from whynan.adapters.between_hooks import write_report
 from whynan.model import Diagnosis
 
 
-class WhynanCallback(Callback):
+class WhynanCallback(between_hooks.Callback, Callback):
     """Guards `trainer.fit`; a bad step is repeated, recorded and explained.
 
     `stop` ends the fit with `AnomalyFound`, `skip` leaves the bad batch out, `warn` goes on. The
     report goes to the trainer's loggers; `capsule` is a folder that keeps the bad batch with
     what else it takes to repeat the step.
     """
-
-    def __init__(self, on_anomaly: Policy = "stop", capsule: str | Path | None = None) -> None:
-        self._guarded = Guarded(on_anomaly, capsule)
-
-    @property
-    def diagnosis(self) -> Diagnosis | None:
-        """What was found."""
-        return self._guarded.watching.diagnosis if self._guarded.watching else None
-
-    @property
-    def skipped(self) -> list[int]:
-        """The steps whose update was left out; complete when the fit has ended."""
-        return self._guarded.watching.skipped if self._guarded.watching else []
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         self._guarded.start(pl_module, trainer.optimizers, lambda found: attach(found, trainer))

@@ -8,7 +8,7 @@ from typing import Any
 
 from transformers.trainer_callback import TrainerCallback
 
-from whynan.adapters.between_hooks import Guarded, Policy, write_report
+from whynan.adapters.between_hooks import Callback, write_report
 from whynan.model import Diagnosis
 
 FILTERED = (
@@ -17,26 +17,13 @@ FILTERED = (
 )
 
 
-class WhynanCallback(TrainerCallback):
+class WhynanCallback(Callback, TrainerCallback):
     """Guards `trainer.train()`; a bad step is repeated, recorded and explained.
 
     `stop` ends the training with `AnomalyFound`, `skip` leaves the bad batch out, `warn` goes on.
     The report is written into `output_dir`, and to TensorBoard if the Trainer reports there;
     `capsule` is a folder that keeps the bad batch with what else it takes to repeat the step.
     """
-
-    def __init__(self, on_anomaly: Policy = "stop", capsule: str | Path | None = None) -> None:
-        self._guarded = Guarded(on_anomaly, capsule)
-
-    @property
-    def diagnosis(self) -> Diagnosis | None:
-        """What was found."""
-        return self._guarded.watching.diagnosis if self._guarded.watching else None
-
-    @property
-    def skipped(self) -> list[int]:
-        """The steps whose update was left out; complete when the training has ended."""
-        return self._guarded.watching.skipped if self._guarded.watching else []
 
     def on_train_begin(
         self,

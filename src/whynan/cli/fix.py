@@ -6,8 +6,11 @@ from pathlib import Path
 
 import click
 
+from whynan.cli.program import SETTINGS, takes_program
+from whynan.launch import Program
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+
+@click.command(context_settings=SETTINGS)
 @click.option("--apply", is_flag=True, help="Write the verified change to the files.")
 @click.option(
     "--json", "json_path", type=click.Path(path_type=Path), help="Also write the report as JSON."
@@ -25,17 +28,13 @@ import click
     type=click.Path(path_type=Path),
     help="Write the batch that failed there, for torch.load.",
 )
-@click.option("-m", "module", metavar="MODULE", help="Run a module, as `python -m MODULE` does.")
-@click.argument("script", required=False)
-@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+@takes_program
 def fix(
+    program: Program,
     apply: bool,
     json_path: Path | None,
     budget: float,
     save_batch: Path | None,
-    module: str | None,
-    script: str | None,
-    args: tuple[str, ...],
 ) -> int:
     """Run SCRIPT, find where a NaN came from, and find a change that removes it.
 
@@ -49,10 +48,8 @@ def fix(
     whynan fix train.py --lr 0.1
     whynan fix --apply --budget 300 train.py
     """
-    from whynan.cli.program import program_of
     from whynan.repair.fixing import FixOptions
     from whynan.repair.fixing import fix as find_fix
 
-    program = program_of(module, script, args)
     options = FixOptions(apply=apply, json=json_path, budget_s=budget, save_batch=save_batch)
     return find_fix(program, options)

@@ -2,9 +2,31 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from typing import Any
+
 import click
 
 from whynan.launch import Program
+
+# What stands after the program's name belongs to the program.
+SETTINGS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+
+
+def takes_program(command: Callable[..., int]) -> Callable[..., int]:
+    """Give a command `program`, from `[-m MODULE] [SCRIPT] [ARGS]...`."""
+
+    @click.option("-m", "module", metavar="MODULE", help="Run a module, as `python -m` does.")
+    @click.argument("script", required=False)
+    @click.argument("args", nargs=-1, type=click.UNPROCESSED)
+    @functools.wraps(command)
+    def with_program(
+        *, module: str | None, script: str | None, args: tuple[str, ...], **options: Any
+    ) -> int:
+        return command(program_of(module, script, args), **options)
+
+    return with_program
 
 
 def program_of(module: str | None, script: str | None, args: tuple[str, ...]) -> Program:

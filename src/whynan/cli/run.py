@@ -7,11 +7,13 @@ from typing import cast
 
 import click
 
+from whynan.cli.program import SETTINGS, takes_program
+from whynan.launch import Program
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+
+@click.command(context_settings={**SETTINGS, "auto_envvar_prefix": "WHYNAN"})
 @click.option(
     "--mode",
-    envvar="WHYNAN_MODE",
     type=click.Choice(["auto", "trace", "guard"]),
     default="auto",
     show_default=True,
@@ -20,7 +22,6 @@ import click
 )
 @click.option(
     "--on-anomaly",
-    envvar="WHYNAN_ON_ANOMALY",
     type=click.Choice(["stop", "skip", "warn"]),
     default="stop",
     show_default=True,
@@ -29,39 +30,32 @@ import click
 )
 @click.option(
     "--json",
-    "json_path",
-    envvar="WHYNAN_JSON",
     type=click.Path(path_type=Path),
     help="Also write the report as JSON.",
 )
 @click.option(
     "--html",
-    envvar="WHYNAN_HTML",
     type=click.Path(path_type=Path),
     help="Also write the report as a web page.",
 )
 @click.option(
     "--tensorboard",
-    envvar="WHYNAN_TENSORBOARD",
     type=click.Path(path_type=Path),
     metavar="DIR",
     help="Also write the history and the report for TensorBoard.",
 )
 @click.option(
     "--max-steps",
-    envvar="WHYNAN_MAX_STEPS",
     type=click.IntRange(min=1),
     help="Stop after this many optimizer steps.",
 )
 @click.option(
     "--recording",
-    envvar="WHYNAN_RECORDING",
     type=click.Path(path_type=Path),
     help="Also save what was recorded, for `whynan report`.",
 )
 @click.option(
     "--capsule",
-    envvar="WHYNAN_CAPSULE",
     type=click.Path(path_type=Path),
     metavar="DIR",
     help="On harm, keep what repeats the step elsewhere: weights, optimizer state, batch and "
@@ -69,13 +63,12 @@ import click
 )
 @click.option("--fix", is_flag=True, help="On harm, find a change that removes it: `whynan fix`.")
 @click.option("--trace-from", type=click.IntRange(min=0), hidden=True)
-@click.option("-m", "module", metavar="MODULE", help="Run a module, as `python -m MODULE` does.")
-@click.argument("script", required=False)
-@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+@takes_program
 def run(
+    program: Program,
     mode: str,
     on_anomaly: str,
-    json_path: Path | None,
+    json: Path | None,
     html: Path | None,
     tensorboard: Path | None,
     max_steps: int | None,
@@ -83,9 +76,6 @@ def run(
     capsule: Path | None,
     fix: bool,
     trace_from: int | None,
-    module: str | None,
-    script: str | None,
-    args: tuple[str, ...],
 ) -> int:
     """Run SCRIPT as `python SCRIPT ARGS...` would, and say where a NaN came from.
 
@@ -103,14 +93,12 @@ def run(
     WHYNAN_ON_ANOMALY, WHYNAN_JSON, WHYNAN_HTML, WHYNAN_TENSORBOARD, WHYNAN_RECORDING,
     WHYNAN_CAPSULE, WHYNAN_MAX_STEPS.
     """
-    from whynan.cli.program import program_of
     from whynan.runner import Mode, Policy, Run, RunOptions
 
-    program = program_of(module, script, args)
     options = RunOptions(
         mode=cast(Mode, mode),
         on_anomaly=cast(Policy, on_anomaly),
-        json=json_path,
+        json=json,
         html=html,
         tensorboard=tensorboard,
         recording=recording,
@@ -124,5 +112,5 @@ def run(
     if fix and diagnosis is not None:
         from whynan.repair.fixing import FixOptions, repair
 
-        repair(program, diagnosis, FixOptions(json=json_path, told=True))
+        repair(program, diagnosis, FixOptions(json=json, told=True))
     return code

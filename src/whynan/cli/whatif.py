@@ -6,8 +6,11 @@ from pathlib import Path
 
 import click
 
+from whynan.cli.program import SETTINGS, takes_program
+from whynan.launch import Program
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+
+@click.command(context_settings=SETTINGS)
 @click.option(
     "--json", "json_path", type=click.Path(path_type=Path), help="Also write the table as JSON."
 )
@@ -19,15 +22,11 @@ import click
     metavar="SECONDS",
     help="Time for all runs together.",
 )
-@click.option("-m", "module", metavar="MODULE", help="Run a module, as `python -m MODULE` does.")
-@click.argument("script", required=False)
-@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+@takes_program
 def whatif(
+    program: Program,
     json_path: Path | None,
     budget: float,
-    module: str | None,
-    script: str | None,
-    args: tuple[str, ...],
 ) -> int:
     """Run SCRIPT again and again, each time with one thing changed from outside.
 
@@ -41,7 +40,6 @@ def whatif(
     \b
     whynan whatif train.py --lr 0.1
     """
-    from whynan.cli.program import program_of
     from whynan.repair.whatif import whatif as run_whatif
 
-    return run_whatif(program_of(module, script, args), json_path=json_path, budget_s=budget)
+    return run_whatif(program, json_path=json_path, budget_s=budget)

@@ -6,14 +6,13 @@ A pattern's code is that of the run-time rule whose mechanism it leads to, so th
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from whynan.lint.finding import Match, Severity
 from whynan.lint.terms import Term
+from whynan.registry import Page, import_all
 
 if TYPE_CHECKING:
     from whynan.lint.flow import Walker
@@ -27,27 +26,15 @@ FIX_WORDS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pattern:
+class Pattern(Page):
     """One unstable way to write something."""
 
-    code: str
-    slug: str
     severity: Severity
     ops: frozenset[str]
     fix: FixClass
     default: bool  # looked for unless deselected
     rank: int  # where two patterns match one expression, the lower speaks
     check: Check
-    module: str
-
-    @property
-    def text(self) -> str:
-        """The pattern's page: the documentation of its file."""
-        return importlib.import_module(self.module).__doc__ or ""
-
-    @property
-    def title(self) -> str:
-        return self.text.strip().splitlines()[0].rstrip(".")
 
     @property
     def heading(self) -> str:
@@ -91,7 +78,5 @@ def pattern(
 
 def patterns() -> list[Pattern]:
     """Every pattern, by code and slug."""
-    package = importlib.import_module("whynan.lint.rules")
-    for info in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"whynan.lint.rules.{info.name}")
+    import_all("whynan.lint.rules")
     return sorted(_patterns.values(), key=lambda p: (p.code, p.slug))

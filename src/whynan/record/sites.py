@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import ast
-import linecache
 import os
-import sys
 import sysconfig
-from functools import lru_cache
 from types import CodeType, FrameType
 from typing import NamedTuple
 
 import torch
 
 from whynan.model import Site
+from whynan.positions import site_at
 
 OWN, LIBRARY, THIRD_PARTY, USER = -1, 0, 1, 2
 
@@ -107,54 +104,9 @@ def passes_through(frame: FrameType | None, file_end: str, stop: CodeType) -> bo
 
 def site_of(frames: Frames) -> Site:
     """Resolve a captured call site to file, line and columns."""
-    site = _resolve(frames.code, frames.lasti)
+    site = site_at(frames.code, frames.lasti)
     if frames.user_code is None:
         return site
     from dataclasses import replace
 
-    return replace(site, caller=_resolve(frames.user_code, frames.user_lasti))
-
-
-@lru_cache(maxsize=4096)
-def _resolve(code: CodeType, lasti: int) -> Site:
-    positions = list(code.co_positions())
-    line, end_line, column, end_column = positions[lasti // 2]
-    line = line or code.co_firstlineno
-    end_line = end_line or line
-    text = linecache.getline(code.co_filename, line).rstrip("\n")
-    last = linecache.getline(code.co_filename, end_line).rstrip("\n")
-    # The interpreter counts columns in UTF-8 bytes; readers and editors count characters.
-    column = _characters(text, column)
-    end_column = _characters(last, end_column)
-    return Site(
-        file=code.co_filename,
-        line=line,
-        end_line=end_line,
-        column=column,
-        end_column=end_column,
-        function=code.co_qualname if sys.version_info >= (3, 11) else code.co_name,
-        source=text.strip(),
-        expression=_expression(code.co_filename, line, end_line, column, end_column),
-    )
-
-
-def _characters(text: str, column: int | None) -> int | None:
-    return None if column is None else len(text.encode()[:column].decode(errors="ignore"))
-
-
-def _expression(
-    file: str, line: int, end_line: int, column: int | None, end_column: int | None
-) -> str:
-    if column is None or end_column is None:
-        return ""
-    lines = [linecache.getline(file, n).rstrip("\n") for n in range(line, end_line + 1)]
-    if not lines:
-        return ""
-    lines[-1] = lines[-1][:end_column]
-    lines[0] = lines[0][column:]
-    text = "\n".join(part.strip() for part in lines)
-    try:
-        ast.parse(f"({text}\n)", mode="eval")
-    except (SyntaxError, ValueError):
-        return ""
-    return text
+    return replace(site, caller=site_at(frames.user_code, frames.user_lasti))

@@ -100,7 +100,7 @@ class Watch:
         self._schedules.install(self._patches)
         self._inference.install(self._patches)
         self.batches.on_repeat = self._repeated
-        self.session.earlier = lambda: guard.history.rows
+        self.session.earlier = guard.history.rows
         self._patches.wrap(torch, "compile", self._wrap_compile)
         for model in models:
             self.session.modules.know(model)
@@ -144,7 +144,7 @@ class Watch:
     def recording(self) -> Recording:
         """What was seen so far, by the tracer and by the guard."""
         recorded = self.session.recording()
-        rows = {row.step: row for row in (*recorded.history, *self.guard.history.rows)}
+        rows = {row.step: row for row in (*recorded.history, *self.guard.history.rows())}
         return replace(
             recorded,
             steps=max(recorded.steps, self.guard.step),
@@ -397,7 +397,7 @@ class Watch:
 
     def _model_returned(self, module: Any, output: Any) -> None:
         if self.guard.looking and not self.guard.local.own:
-            self.guard.quietly(lambda: self.guard.look_at_output(module, output))
+            self.guard.quietly(self.guard.look_at_output, module, output)
 
     def _wrap_compile(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def compile_function(*args: Any, **kwargs: Any) -> Any:

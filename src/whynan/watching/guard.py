@@ -17,7 +17,7 @@ from whynan.record.checks import PLAIN, tensors_in
 from whynan.record.optimizer_sink import learning_rate, moves_safely, parameters, state_of
 from whynan.record.patches import Patches
 from whynan.record.sites import Frames, capture, is_torch_file
-from whynan.record.stats import has_nonfinite, norms
+from whynan.record.stats import has_nonfinite, norms, number
 from whynan.watching.history import History
 from whynan.watching.scaling import Scaling
 
@@ -26,7 +26,6 @@ Optimizer = torch.optim.Optimizer
 LARGE_LOSS = 1e15
 LARGE_NORM = 1e12  # its square is still far from float32's limit
 MAX_LOSSES = 64
-_strided = torch.strided
 _current_node = torch._C._current_autograd_node
 _transform: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
 
@@ -118,13 +117,13 @@ class Guard:
             patches.wrap(torch.Tensor, name, self._wrap_text)
         self.scaling.install(patches, lambda: self.active, self._scale_collapsed)
 
-    def quietly(self, work: Callable[[], Any], otherwise: Any = None) -> Any:
+    def quietly(self, work: Callable[..., Any], *args: Any, otherwise: Any = None) -> Any:
         """whynan's own work, with its errors kept from the program."""
         if not self.active:
             return otherwise
         self.local.own += 1
         try:
-            return work()
+            return work(*args)
         except Exception as error:
             self.active = False
             self.on_error(error)
@@ -174,13 +173,13 @@ class Guard:
                 local.awaited = False
             self.scaling.stepped()
             if decision == "go":
-                self.quietly(lambda: self._look_after(optimizer))
+                self.quietly(self._look_after, optimizer)
             return result
 
         return step
 
     def _decide(self, optimizer: Optimizer) -> Decision:
-        decision: Decision = self.quietly(lambda: self._look_before(optimizer), "go")
+        decision: Decision = self.quietly(self._look_before, optimizer, otherwise="go")
         return decision
 
     def _wrap_closure(self, closure: Callable[[], Any], optimizer: Optimizer) -> Callable[[], Any]:
@@ -204,24 +203,11 @@ class Guard:
         decision = self.before_step(optimizer)
         if decision == "cancel" or not self.looking:
             return decision
-        gradients = [
-            p.grad
-            for group in optimizer.param_groups
-            for p in group["params"]
-            if p.grad is not None
-        ]
-        dense = [
-            g
-            if type(g) is torch.Tensor and g.layout is _strided and not g.requires_grad
-            else _values(g)
-            for g in gradients
-            if type(g).__torch_dispatch__ in PLAIN
-        ]
-        dense = [torch.view_as_real(g) if g.is_complex() else g for g in dense]
+        dense = _gradients(optimizer)
         found = norms(dense)
         values = self._loss_values()
         self.history.gradients(found)
-        total = sum(found)
+        total = self.history.total
         if values and not self.scaling.in_use and any(v - v != 0 for v in values):
             bad = next(v for v in values if v - v != 0)
             return self._harm("loss", "loss", bad, optimizer)
@@ -287,7 +273,7 @@ class Guard:
         def run_backward(roots: Any, *args: Any, **kwargs: Any) -> Any:
             if not self.active or _current_node() is not None or _inside_transform():
                 return original(roots, *args, **kwargs)
-            self.quietly(lambda: self._note_loss(roots))
+            self.quietly(self._note_loss, roots)
             result = original(roots, *args, **kwargs)
             if not self.uses_optimizer and not self.local.depth:
                 self.quietly(self._backward_is_over)
@@ -310,7 +296,7 @@ class Guard:
         fresh: list[float] = []
         for loss in local.losses:
             if loss.numel() == 1 and loss.is_floating_point():
-                fresh.append(float(loss))
+                fresh.append(number(loss))
             elif loss.is_floating_point() or loss.is_complex():
                 fresh.append(float("nan") if has_nonfinite(loss) else 0.0)
         local.losses.clear()
@@ -354,7 +340,7 @@ class Guard:
                 if value - value != 0:
                     self._read(value, sys._getframe(1))
             elif self.looking and not isinstance(value, (int, complex)) and self._is_the_users():
-                self.quietly(lambda: self._look_at_read(tensor, sys._getframe(3)))
+                self.quietly(self._look_at_read, tensor, sys._getframe(1))
             return value
 
         return read
@@ -392,11 +378,11 @@ class Guard:
             sink="observed", subject="value read out", step=self.step, value=value,
             frames=capture(frame), certain=False,
         )  # fmt: skip
-        self.quietly(lambda: self.on_doubt(seen))
+        self.quietly(self.on_doubt, seen)
 
     def _scale_collapsed(self, optimizer: Optimizer) -> None:
         if self.looking:
-            self.quietly(lambda: self._harm("gradient", "loss scale", None, None))
+            self.quietly(self._harm, "gradient", "loss scale", None, None)
 
     def look_at_output(self, module: Any, output: Any) -> None:
         """What an outermost module returned while no gradient was asked for."""
@@ -408,17 +394,31 @@ class Guard:
                 return
 
 
+def _gradients(optimizer: Optimizer) -> list[torch.Tensor]:
+    """As tensors that have a norm at memory speed."""
+    found = []
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            gradient = parameter.grad
+            if type(gradient) is torch.Tensor and gradient.dtype is torch.float32:
+                simple = gradient.layout is torch.strided and not gradient.requires_grad
+                found.append(gradient if simple else _values(gradient))
+            elif gradient is not None and type(gradient).__torch_dispatch__ in PLAIN:
+                found.append(_values(gradient))
+    return found
+
+
 def _values(gradient: torch.Tensor) -> torch.Tensor:
-    """As something that has a norm at memory speed."""
     if gradient.layout is torch.sparse_coo:
         gradient = gradient._values()
     elif gradient.layout is not torch.strided:
         gradient = gradient.values()
-    return gradient.detach()
+    gradient = gradient.detach()
+    return torch.view_as_real(gradient) if gradient.is_complex() else gradient
 
 
 def _is_bad(norm: torch.Tensor) -> bool:
-    value = float(norm)
+    value = number(norm)
     return value - value != 0
 
 

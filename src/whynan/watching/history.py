@@ -18,13 +18,15 @@ FIRST, EVERY = 5, 50
 MAX_SAMPLES = 200
 MAX_LAYERS = 200
 HEAD = 1024  # weights of each parameter that stand for all of them
+# step, loss, largest and total gradient, learning rate, scale: a HistoryRow takes long to make
+_Row = tuple[int, float | None, float | None, float | None, float | None, float | None]
 
 
 class History:
     """One row for each step, as cheap as the numbers that the guard has anyway."""
 
     def __init__(self) -> None:
-        self.rows: deque[HistoryRow] = deque(maxlen=HISTORY_ROWS)
+        self._rows: deque[_Row] = deque(maxlen=HISTORY_ROWS)
         self.total = 0.0
         self._norms: list[float] = []
         self._layers: deque[tuple[int, dict[str, tuple[float, float]]]] = deque(maxlen=MAX_SAMPLES)
@@ -82,7 +84,7 @@ class History:
 
     def gradients(self, norms: list[float]) -> None:
         self._norms = norms
-        self.total = sum(n * n for n in norms) ** 0.5 if norms else 0.0
+        self.total = math.hypot(*norms)
 
     def row(
         self,
@@ -91,16 +93,15 @@ class History:
         lr: float | None,
         scale: float | None,
     ) -> None:
-        self.rows.append(
-            HistoryRow(
-                step=step,
-                loss=losses[-1] if losses else None,
-                grad_max=max(self._norms, default=None),
-                grad_norm=self.total if self._norms else None,
-                lr=lr,
-                scale=scale,
-            )
-        )
+        loss = losses[-1] if losses else None
+        largest, total = (max(self._norms), self.total) if self._norms else (None, None)
+        self._rows.append((step, loss, largest, total, lr, scale))
+
+    def rows(self) -> list[HistoryRow]:
+        return [
+            HistoryRow(step=step, loss=loss, grad_max=largest, grad_norm=total, lr=lr, scale=scale)
+            for step, loss, largest, total, lr, scale in self._rows
+        ]
 
 
 def _head(parameter: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,54 @@
+"""From a code object and an instruction to the line and columns a reader sees."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from functools import lru_cache
+from types import CodeType
+
+from whynan.model import Site
+
+
+@lru_cache(maxsize=4096)
+def site_at(code: CodeType, lasti: int) -> Site:
+    """The place in the source of the instruction at `lasti`."""
+    line, end_line, column, end_column = list(code.co_positions())[lasti // 2]
+    line = line or code.co_firstlineno
+    end_line = end_line or line
+    text = linecache.getline(code.co_filename, line).rstrip("\n")
+    last = linecache.getline(code.co_filename, end_line).rstrip("\n")
+    column, end_column = _characters(text, column), _characters(last, end_column)
+    return Site(
+        file=code.co_filename,
+        line=line,
+        end_line=end_line,
+        column=column,
+        end_column=end_column,
+        function=code.co_qualname,
+        source=text.strip(),
+        expression=_expression(code.co_filename, line, end_line, column, end_column),
+    )
+
+
+def _characters(text: str, column: int | None) -> int | None:
+    """The interpreter counts columns in UTF-8 bytes; readers and editors count characters."""
+    return None if column is None else len(text.encode()[:column].decode(errors="ignore"))
+
+
+def _expression(
+    file: str, line: int, end_line: int, column: int | None, end_column: int | None
+) -> str:
+    if column is None or end_column is None:
+        return ""
+    lines = [linecache.getline(file, n).rstrip("\n") for n in range(line, end_line + 1)]
+    if not lines:
+        return ""
+    lines[-1] = lines[-1][:end_column]
+    lines[0] = lines[0][column:]
+    text = "\n".join(part.strip() for part in lines)
+    try:
+        ast.parse(f"({text}\n)", mode="eval")
+    except (SyntaxError, ValueError):
+        return ""
+    return text
