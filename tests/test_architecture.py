@@ -16,13 +16,14 @@ NOUNS = {"model", "recording", "registry", "errors", "version", "codec", "files"
 # Which folders each folder may import, besides the top-level nouns and itself.
 ARROWS: dict[str, set[str]] = {
     "watching": {"record"},
+    "ranks": {"record", "watching"},
     "record": set(),
     "diagnosis": set(),
     "explain": {"diagnosis"},
     "report": {"explain", "diagnosis"},
     "cli": {"pipeline", "runner", "launch", "explain", "reopen"},
 }
-TORCH_FOLDERS = {"watching", "record", "repair", "adapters"}
+TORCH_FOLDERS = {"watching", "ranks", "record", "repair", "adapters"}
 
 
 def imports_of(path: Path) -> set[str]:

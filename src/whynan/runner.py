@@ -15,10 +15,12 @@ from whynan.errors import StopRun, UsageError, WhynanError
 from whynan.explain.story import tell
 from whynan.model import Diagnosis, Evidence, Outcome
 from whynan.pipeline import diagnose, unseen
+from whynan.ranks import launched
 from whynan.recording import Recording
 from whynan.watching.rerun import Command, report_progress, run_again
 
 if TYPE_CHECKING:
+    from whynan.ranks.lockstep import Lockstep
     from whynan.record.session import Session
     from whynan.watching.escalate import Watch
     from whynan.watching.guard import Seen
@@ -51,6 +53,8 @@ class Run:
         self.options = options
         self.session: Session | None = None
         self.watch: Watch | None = None
+        self.lockstep: Lockstep | None = None  # with the other ranks of the job
+        self._is_silent = False  # another rank tells the story
         self._command = Command(
             target=program.target, args=program.args, is_module=program.is_module, cwd=os.getcwd()
         )
@@ -115,7 +119,7 @@ class Run:
         try:
             options = self.options
             from_the_start = options.mode == "trace" and options.trace_from is None
-            if from_the_start and options.on_anomaly != "skip":
+            if from_the_start and options.on_anomaly != "skip" and not launched():
                 self._start_tracing()
             else:
                 self._start_watching()
@@ -145,8 +149,18 @@ class Run:
             armed_from=options.trace_from,
         )
         watch.on_step, watch.on_error = self._stepped, self._aside
+        if launched():
+            self._join_ranks(watch)
         watch.start()
         self.watch, self.session = watch, watch.session
+
+    def _join_ranks(self, watch: Watch) -> None:
+        from whynan.ranks.lockstep import Lockstep
+
+        self.lockstep = Lockstep(
+            watch, leave=self._leave, unseen=unseen, keep=self._fill_capsule, say=self._say
+        )
+        self.lockstep.start()
 
     def _found(self, evidence: Evidence, how: str) -> None:
         self._reproduced = how
@@ -245,16 +259,24 @@ class Run:
             except StopRun:
                 pass
             self._take()
-        harmed = bool(self._recording.evidence)
+        if self.lockstep is not None:
+            recording, speaks = self.lockstep.conclude(self._recording, error if crashed else None)
+            self._recording, self._is_silent = recording, not speaks
+            self._reproduced = self.lockstep.how
+        harmed = bool(self._recording.evidence) or (
+            self.lockstep is not None and self.lockstep.harmed
+        )
         if crashed and error is not None and self.watch is None:
             launch.print_traceback(error)
         self._show()
         self._write("anomaly" if harmed else "crashed" if crashed else "clean")
         if self._stopped_by_limit and not harmed:
             self._say(f"no harm in {self._recording.steps} steps; stopped as --max-steps asked")
+        if self.lockstep is not None:
+            self.lockstep.release()
         self._say_what_was_skipped()
         if harmed:
-            for note in self._recording.notes:
+            for note in () if self._is_silent else self._recording.notes:
                 self._say(note)
             return 3
         if isinstance(error, KeyboardInterrupt):
@@ -290,7 +312,7 @@ class Run:
     def _show(self) -> None:
         """Print the anomalies that were not printed yet."""
         new = self._recording.evidence[self._printed :]
-        if not new:
+        if not new or self._is_silent:
             return
         self._printed += len(new)
         from whynan.report import terminal
@@ -305,6 +327,8 @@ class Run:
 
     def _write(self, outcome: Outcome) -> None:
         options = self.options
+        if self._is_silent:
+            return
         if not (options.json or options.html or options.recording or options.tensorboard):
             return
         from whynan.report import html, json_report, tensorboard

@@ -22,6 +22,15 @@ def ordinary(x: torch.Tensor) -> torch.Tensor:
     return x.to(torch.complex64 if x.is_complex() else torch.float32)
 
 
+def local_of(x: torch.Tensor) -> torch.Tensor:
+    """This process's part of a distributed tensor (DTensor): asking the whole one would make
+    all ranks talk. Any other tensor is itself."""
+    if type(x) is torch.Tensor or type(x) is torch.nn.Parameter:
+        return x
+    part = getattr(x, "_local_tensor", None)
+    return part if isinstance(part, torch.Tensor) else x
+
+
 def has_nonfinite(x: torch.Tensor) -> bool:
     """Whether a floating or complex tensor holds a NaN or an infinity.
 
@@ -49,6 +58,7 @@ def norms(tensors: list[torch.Tensor]) -> list[float]:
     A non-finite element makes its norm non-finite; so may an overflow of the squares. On a CPU
     `dot` runs at memory speed, three times as fast as a norm, but costs more to call.
     """
+    tensors = [local_of(t) for t in tensors]
     values: list[float] = [0.0] * len(tensors)
     waiting: list[int] = []
     for i, t in enumerate(tensors):

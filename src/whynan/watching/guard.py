@@ -17,7 +17,7 @@ from whynan.record.checks import PLAIN, tensors_in
 from whynan.record.optimizer_sink import learning_rate, moves_safely, parameters, state_of
 from whynan.record.patches import Patches
 from whynan.record.sites import Frames, capture, is_torch_file
-from whynan.record.stats import has_nonfinite, norms
+from whynan.record.stats import has_nonfinite, local_of, norms
 from whynan.watching.history import History
 from whynan.watching.scaling import Scaling
 
@@ -85,9 +85,11 @@ class Guard:
         self.on_harm: Callable[[Seen, Optimizer | None], Decision] = lambda seen, optimizer: "go"
         self.on_doubt: Callable[[Seen], None] = lambda seen: None
         self.before_step: Callable[[Optimizer, bool], Decision] = lambda optimizer, closure: "go"
+        self.agree: Callable[[Optimizer, Decision], Decision] = lambda optimizer, decision: decision
         self.on_large: Callable[[], None] = lambda: None
         self.after_step: Callable[[Optimizer], None] = lambda optimizer: None
         self.roots: Callable[[], Iterable[torch.nn.Module]] = lambda: ()
+        self.unrecorded: Callable[[Callable[[], None]], None] = lambda work: work()
         self.on_follow: Callable[[], None] = lambda: None
         self.on_loss: Callable[[], None] = lambda: None
         self.after_backward: Callable[[list[float] | None], None] = lambda values: None
@@ -151,7 +153,8 @@ class Guard:
             try:
                 self.uses_optimizer = True
                 closure = bool(args or kwargs)
-                decision = self.quietly(lambda: self._look_before(optimizer, closure), "go")
+                own = self.quietly(lambda: self._look_before(optimizer, closure), "go")
+                decision = self.quietly(lambda: self.agree(optimizer, own), own)
                 result = None if decision == "cancel" else original(optimizer, *args, **kwargs)
             finally:
                 local.depth -= 1
@@ -164,12 +167,12 @@ class Guard:
 
     def _look_before(self, optimizer: Optimizer, closure: bool) -> Decision:
         if self.history.is_sampled(self.step):
-            self.history.sample(self.step, optimizer, self.roots())
+            self.unrecorded(lambda: self.history.sample(self.step, optimizer, self.roots()))
         decision = self.before_step(optimizer, closure)
         if decision == "cancel" or not self.looking:
             return decision
         gradients = [
-            p.grad
+            local_of(p.grad)
             for group in optimizer.param_groups
             for p in group["params"]
             if p.grad is not None
@@ -211,7 +214,7 @@ class Guard:
         return self.on_harm(seen, optimizer)
 
     def _look_after(self, optimizer: Optimizer) -> None:
-        self.history.measure_update(self.step)
+        self.unrecorded(lambda: self.history.measure_update(self.step))
         if self.looking:
             rate = learning_rate(optimizer)
             self.history.row(self.step, self.local.values, rate, self.scaling.scale)

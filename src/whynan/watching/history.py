@@ -12,7 +12,7 @@ import torch
 from whynan.model import HistoryRow
 from whynan.record.modules import clean
 from whynan.record.optimizer_sink import HISTORY_ROWS
-from whynan.record.stats import norms
+from whynan.record.stats import local_of, norms
 
 FIRST, EVERY = 5, 50
 MAX_SAMPLES = 200
@@ -55,7 +55,7 @@ class History:
         found = zip(gradients, weights, strict=True)
         names = [clean(self._names[id(p)]) for p in chosen]
         self._layers.append((step, dict(zip(names, found, strict=True))))
-        self._watched = [(p, _head(p).clone()) for p in chosen]
+        self._watched = [(local_of(p), _head(local_of(p)).clone()) for p in chosen]
 
     def measure_update(self, step: int) -> None:
         """How far the update moved the weights that were noted before it."""

@@ -1,0 +1,175 @@
+"""This process's place in the job: rank, store, and the vote that keeps all ranks in step."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch import distributed as dist
+from torch.distributed import distributed_c10d
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils._python_dispatch import _disable_current_modes
+
+from whynan.record.patches import Patches
+from whynan.record.sites import beyond_own, is_torch_file
+from whynan.record.stats import local_of
+
+COLLECTIVES = (
+    "all_reduce", "all_gather", "all_gather_into_tensor", "reduce_scatter", "reduce_scatter_tensor",
+    "broadcast", "reduce", "all_to_all", "all_to_all_single", "scatter", "recv",
+)  # fmt: skip
+TIMEOUT = "WHYNAN_RANK_TIMEOUT"
+
+
+def patience_s() -> float:
+    """How long a rank waits for the others before it goes on without them."""
+    try:
+        return max(1.0, float(os.environ.get(TIMEOUT, "60")))
+    except ValueError:
+        return 60.0
+
+
+class Job:
+    """Known once the program has called `init_process_group`; before that there is one process."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self.rank = int(os.environ.get("RANK", "0"))
+        self.world = int(os.environ.get("WORLD_SIZE", "1"))
+        self.store: Any = None
+        self.communicates = False  # a collective of the whole job was called at least once
+        self.last: str | None = None  # the newest collective that the program itself called
+        self._say = say
+        self._group: Any = None
+        self._votes = True
+        self._own = False
+        self.replicas: list[DistributedDataParallel] = []
+
+    def install(self, patches: Patches) -> None:
+        for module in (distributed_c10d, dist):
+            patches.wrap(module, "init_process_group", self._wrap_init)
+            for name in COLLECTIVES:
+                patches.wrap(module, name, self._wrap_collective)
+        patches.wrap(DistributedDataParallel, "__init__", self._wrap_replica)
+
+    # ---- what the program does ----------------------------------------------------------
+
+    def _wrap_init(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def init(*args: Any, **kwargs: Any) -> Any:
+            result = original(*args, **kwargs)
+            if self.store is None and dist.is_initialized() and dist.get_world_size() > 1:
+                self.rank, self.world = dist.get_rank(), dist.get_world_size()
+                store = distributed_c10d._get_default_store()
+                # A second life of the job under the same launcher keeps the launcher's store.
+                life = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+                self.store = distributed_c10d.PrefixStore(f"whynan/{life}", store)
+            return result
+
+        return init
+
+    def _wrap_collective(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        name = original.__name__
+
+        def collective(*args: Any, **kwargs: Any) -> Any:
+            if not self._own:
+                frame = beyond_own(sys._getframe(1))
+                if not is_torch_file(frame.f_code.co_filename):
+                    file = os.path.basename(frame.f_code.co_filename)
+                    self.last = f"{name} at {file}:{frame.f_lineno}"
+                    self.communicates |= kwargs.get("group") in (None, dist.group.WORLD)
+            return original(*args, **kwargs)
+
+        return collective
+
+    def _wrap_replica(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def init(replica: Any, *args: Any, **kwargs: Any) -> None:
+            original(replica, *args, **kwargs)
+            self.replicas.append(replica)
+
+        return init
+
+    # ---- the vote -------------------------------------------------------------------------
+
+    def is_reduced(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Whether every gradient is the same on all ranks: then nobody needs to be asked."""
+        synced = {
+            id(p)
+            for r in self.replicas
+            if r.require_backward_grad_sync
+            for p in r.module.parameters()
+        }
+        return bool(synced) and all(
+            id(p) in synced for g in optimizer.param_groups for p in g["params"]
+        )
+
+    def moves_together(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Whether the ranks depend on each other at all; independent ones are left alone."""
+        sharded = any(local_of(p) is not p for g in optimizer.param_groups for p in g["params"][:1])
+        return self.communicates or sharded
+
+    def vote(self, harmed: bool, blocked: bool, step: int) -> tuple[bool, bool]:
+        """(any rank harmed, any rank blocked): four integers in one all-reduce."""
+        if not self._votes or self.store is None or not dist.is_initialized():
+            return harmed, True
+        self._own = True
+        began = time.monotonic()
+        try:
+            with _disable_current_modes(), torch.no_grad():
+                if self._group is None:
+                    limit = timedelta(seconds=patience_s())
+                    self._group = dist.new_group(backend="gloo", timeout=limit)
+                votes = torch.tensor([harmed, blocked, step, -step], dtype=torch.int64)
+                dist.all_reduce(votes, op=dist.ReduceOp.MAX, group=self._group)
+        except RuntimeError as error:
+            self._votes = False
+            waited = time.monotonic() - began
+            self._say(
+                f"rank {self.rank} had no answer from all other ranks at step {step} "
+                f"({waited:.0f} s: {str(error).splitlines()[0][:120]}); "
+                "from here on each rank decides for itself"
+            )
+            return harmed, True
+        finally:
+            self._own = False
+        any_harmed, any_blocked, last, first = votes.tolist()
+        if last != -first:  # every rank has the same four numbers: all stop asking now
+            self._votes = False
+            self._say(
+                f"the ranks are at different steps ({-first} to {last}); "
+                "from here on each rank decides for itself"
+            )
+            return harmed, True
+        return bool(any_harmed), bool(any_blocked)
+
+    # ---- the store --------------------------------------------------------------------------
+
+    def put(self, key: str, text: str) -> None:
+        try:
+            self.store.set(key, text)
+        except RuntimeError:
+            pass  # whoever kept the store is gone
+
+    def take(self, key: str, limit_s: float) -> str | None:
+        """What a rank put there, or None when it did not in time."""
+        try:
+            self.store.wait([key], timedelta(seconds=max(0.01, limit_s)))
+            return bytes(self.store.get(key)).decode()
+        except RuntimeError:
+            return None
+
+    def has(self, key: str) -> bool:
+        try:
+            return bool(self.store.check([key]))
+        except RuntimeError:
+            return False
+
+    def is_first(self, key: str) -> bool:
+        """Whether this process is the first to ask."""
+        try:
+            return bool(self.store.add(key, 1) == 1)
+        except RuntimeError:
+            return True
