@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -15,14 +14,11 @@ from torch.distributed import distributed_c10d
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import _disable_current_modes
 
+from whynan.ranks.collectives import Collectives
+from whynan.record.checks import Checks
 from whynan.record.patches import Patches
-from whynan.record.sites import beyond_own, is_torch_file
 from whynan.record.stats import local_of
 
-COLLECTIVES = (
-    "all_reduce", "all_gather", "all_gather_into_tensor", "reduce_scatter", "reduce_scatter_tensor",
-    "broadcast", "reduce", "all_to_all", "all_to_all_single", "scatter", "recv",
-)  # fmt: skip
 TIMEOUT = "WHYNAN_RANK_TIMEOUT"
 
 
@@ -37,23 +33,20 @@ def patience_s() -> float:
 class Job:
     """Known once the program has called `init_process_group`; before that there is one process."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
+    def __init__(self, checks: Checks, say: Callable[[str], None]) -> None:
         self.rank = int(os.environ.get("RANK", "0"))
         self.world = int(os.environ.get("WORLD_SIZE", "1"))
         self.store: Any = None
-        self.communicates = False  # a collective of the whole job was called at least once
-        self.last: str | None = None  # the newest collective that the program itself called
+        self.exchanges = Collectives(checks)
         self._say = say
         self._group: Any = None
         self._votes = True
-        self._own = False
         self.replicas: list[DistributedDataParallel] = []
 
     def install(self, patches: Patches) -> None:
         for module in (distributed_c10d, dist):
             patches.wrap(module, "init_process_group", self._wrap_init)
-            for name in COLLECTIVES:
-                patches.wrap(module, name, self._wrap_collective)
+        self.exchanges.install(patches)
         patches.wrap(DistributedDataParallel, "__init__", self._wrap_replica)
 
     # ---- what the program does ----------------------------------------------------------
@@ -70,20 +63,6 @@ class Job:
             return result
 
         return init
-
-    def _wrap_collective(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        name = original.__name__
-
-        def collective(*args: Any, **kwargs: Any) -> Any:
-            if not self._own:
-                frame = beyond_own(sys._getframe(1))
-                if not is_torch_file(frame.f_code.co_filename):
-                    file = os.path.basename(frame.f_code.co_filename)
-                    self.last = f"{name} at {file}:{frame.f_lineno}"
-                    self.communicates |= kwargs.get("group") in (None, dist.group.WORLD)
-            return original(*args, **kwargs)
-
-        return collective
 
     def _wrap_replica(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def init(replica: Any, *args: Any, **kwargs: Any) -> None:
@@ -109,13 +88,13 @@ class Job:
     def moves_together(self, optimizer: torch.optim.Optimizer) -> bool:
         """Whether the ranks depend on each other at all; independent ones are left alone."""
         sharded = any(local_of(p) is not p for g in optimizer.param_groups for p in g["params"][:1])
-        return self.communicates or sharded
+        return self.exchanges.everyone or sharded
 
     def vote(self, harmed: bool, blocked: bool, step: int) -> tuple[bool, bool]:
         """(any rank harmed, any rank blocked): four integers in one all-reduce."""
         if not self._votes or self.store is None or not dist.is_initialized():
             return harmed, True
-        self._own = True
+        self.exchanges.own = True
         began = time.monotonic()
         try:
             with _disable_current_modes(), torch.no_grad():
@@ -134,7 +113,7 @@ class Job:
             )
             return harmed, True
         finally:
-            self._own = False
+            self.exchanges.own = False
         any_harmed, any_blocked, last, first = votes.tolist()
         if last != -first:  # every rank has the same four numbers: all stop asking now
             self._votes = False

@@ -14,7 +14,7 @@ import torch
 
 from whynan.model import Evidence
 from whynan.ranks.job import Job, patience_s
-from whynan.ranks.statement import Statement, merge
+from whynan.ranks.statement import Statement, merge, with_sent
 from whynan.record.patches import Patches
 from whynan.record.sites import capture
 from whynan.record.stats import has_nonfinite, local_of
@@ -38,7 +38,7 @@ class Lockstep:
         say: Callable[[str], None],
     ) -> None:
         self.watch = watch
-        self.job = Job(say)
+        self.job = Job(watch.session.checks, say)
         self.how = "live"
         self._leave, self._unseen, self._keep, self._say = leave, unseen, keep, say
         self._seen: Seen | None = None
@@ -118,8 +118,9 @@ class Lockstep:
         if not evidence and self._seen is not None:
             evidence = (self._unseen(self._seen, _why(self.watch, self._replays)),)
             self.how = "no"
-        recording = replace(recording, evidence=evidence)
         job = self.job
+        evidence = with_sent(evidence, job.exchanges.sent)
+        recording = replace(recording, evidence=evidence)
         if job.store is None:
             ranked = tuple(replace(e, rank=job.rank) for e in evidence)
             return replace(recording, evidence=ranked), bool(ranked) or job.rank == 0
@@ -178,7 +179,7 @@ class Lockstep:
         for optimizer in self.watch.guard.optimizers:
             if any(local_of(p) is not p for g in optimizer.param_groups for p in g["params"]):
                 return "the reduce-scatter of fully_shard"
-        return job.last
+        return job.exchanges.last
 
 
 def _is_bad(optimizer: Optimizer) -> bool:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from whynan.codec import decode, encode
-from whynan.model import Evidence
+from whynan.model import Evidence, OpRecord
+from whynan.watching.escalate import is_conclusive
 
-NOT_BORN_HERE = ("entry", "unseen")
+MODERATE = 1e12  # products and sums of such values stay far from float32's limit
+COPIES = ("mul", "copy", "div", "detach", "view")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,27 +34,51 @@ class Statement:
         return decode(Statement, json.loads(text))
 
     @property
-    def born_here(self) -> bool:
-        """Whether the recording, or at least this rank's own loss, says that it began here."""
-        if not self.evidence:
-            return False
-        first = self.evidence[0]
-        return self.loss_was_bad or not (
-            first.origin_kind in NOT_BORN_HERE or came_by(first) is not None
-        )
+    def strength(self) -> int:
+        """How well this rank proves that it began there; 0 is best, 3 says nothing."""
+        if self.evidence and is_own(self.evidence[0]):
+            return 0
+        if self.evidence and _came_with_data(self.evidence[0]):
+            return 1
+        return 2 if self.loss_was_bad else 3
 
 
-def came_by(evidence: Evidence) -> str | None:
-    """The collective that the recording names as the first to hold a non-finite value."""
-    op = evidence.origin.op
-    return op.split(".")[1].strip("_") if op.startswith("c10d") else None
+def _came_with_data(evidence: Evidence) -> bool:
+    return evidence.origin_kind == "entry" and is_conclusive(evidence)
 
 
-def _strength(statement: Statement) -> tuple[bool, bool, int, int]:
-    """A recorded origin before a bad loss before a bad gradient; then the earliest."""
-    first = statement.evidence[0]
-    recorded = statement.born_here and first.origin_kind != "unseen"
-    return not recorded, not statement.born_here, first.step, statement.rank
+def is_own(evidence: Evidence) -> bool:
+    """Whether an operation of this rank made it, as far as the recording shows."""
+    if evidence.origin_kind in ("entry", "unseen") or evidence.origin.op.startswith("c10d"):
+        return False
+    return not _was_overwritten(evidence.origin)
+
+
+def _was_overwritten(origin: OpRecord) -> bool:
+    """A collective writes in the background, where no recorder sees it: the last operation known
+    to have written there seems to have made a NaN, out of moderate values that cannot give one."""
+    exact, value = origin.exact, origin.value
+    if origin.node is not None and "AccumulateGrad" in origin.node and origin.name in COPIES:
+        return True  # DistributedDataParallel's way into and out of its buckets
+    if exact is None or value is None or not math.isfinite(exact) or math.isfinite(value):
+        return False
+    ends = [e for o in origin.inputs if o.stats for e in (o.stats.min, o.stats.max)]
+    bad = any(o.stats is None or o.stats.nonfinite for o in origin.inputs)
+    return not bad and all(e is not None and abs(e) < MODERATE for e in ends)
+
+
+def with_sent(evidence: tuple[Evidence, ...], sent: Evidence | None) -> tuple[Evidence, ...]:
+    """What the recorder knew of a bad value when it left this rank explains more than what
+    came back; but only a value that did harm is spoken of."""
+    if not evidence or sent is None or is_own(evidence[0]) or _came_with_data(evidence[0]):
+        return evidence
+    if not (is_own(sent) or _came_with_data(sent)):
+        return evidence
+    first = evidence[0]
+    return (
+        replace(sent, sink=first.sink, subject=first.subject, sink_site=first.sink_site),
+        *evidence[1:],
+    )
 
 
 def merge(statements: Sequence[Statement], silent: Sequence[int]) -> tuple[Evidence, ...]:
@@ -59,7 +86,10 @@ def merge(statements: Sequence[Statement], silent: Sequence[int]) -> tuple[Evide
 
     A rank that only received the value adds a line, not an anomaly of its own.
     """
-    harmed = sorted((s for s in statements if s.evidence), key=_strength)
+    harmed = sorted(
+        (s for s in statements if s.evidence),
+        key=lambda s: (s.strength, s.evidence[0].step, s.rank),
+    )
     if not harmed:
         return ()
     guilty = harmed[0]
@@ -69,7 +99,7 @@ def merge(statements: Sequence[Statement], silent: Sequence[int]) -> tuple[Evide
         f"rank {rank} said nothing in time: it ended, or waits for another" for rank in silent
     ]
     first = replace(guilty.evidence[0], rank=guilty.rank, ranks=tuple(lines))
-    return (first, *[replace(e, rank=guilty.rank) for e in guilty.evidence[1:]])
+    return (first, *[replace(e, rank=guilty.rank) for e in guilty.evidence[1:] if is_own(e)])
 
 
 def _line(statement: Statement, guilty: Statement) -> str:
@@ -79,11 +109,11 @@ def _line(statement: Statement, guilty: Statement) -> str:
         return f"{who}: no harm by step {statement.step}{ended}"
     first = statement.evidence[0]
     at = f"{first.subject}, step {first.step}"
-    if statement.born_here:
+    if statement.strength < 2 or statement.strength == guilty.strength == 2:
         site = first.origin.site
         where = f" at {site}" if site else ""
         return f"{who}: went bad by itself as well{where} ({at}){ended}"
-    how = came_by(first) or statement.exchange
-    if guilty.born_here and how:
+    how = statement.exchange
+    if guilty.strength < 3 and how:
         return f"{who}: finite until it arrived by {how} ({at}){ended}"
     return f"{who}: non-finite {at}; whether it began there is not known{ended}"

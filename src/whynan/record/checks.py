@@ -104,6 +104,10 @@ class Checks:
         finally:
             self.tracer.local.busy -= 1
 
+    def explain(self, harm: Harm) -> Evidence | None:
+        """Where it began, without reporting it."""
+        return self._look(harm)
+
     def is_nonfinite(self, tensor: torch.Tensor) -> bool:
         """Known from the recording in nearly all cases, looked at only in doubt."""
         tensor = local_of(tensor)
