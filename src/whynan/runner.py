@@ -158,9 +158,22 @@ class Run:
         from whynan.ranks.lockstep import Lockstep
 
         self.lockstep = Lockstep(
-            watch, leave=self._leave, unseen=unseen, keep=self._fill_capsule, say=self._say
+            watch, leave=self._leave, unseen=unseen, keep=self._keep_step, say=self._say
         )
         self.lockstep.start()
+
+    def _keep_step(self) -> None:
+        self._take()
+        self._fill_capsule()
+
+    def _hear_the_ranks(self, error: BaseException | None) -> bool:
+        """Whether the job came to harm; only one of its processes tells of it."""
+        if self.lockstep is None:
+            return bool(self._recording.evidence)
+        self._recording, speaks = self.lockstep.conclude(self._recording, error)
+        self._is_silent = not speaks
+        self._reproduced = self.lockstep.how
+        return self.lockstep.harmed
 
     def _found(self, evidence: Evidence, how: str) -> None:
         self._reproduced = how
@@ -234,8 +247,11 @@ class Run:
         def leave(code: int) -> None:
             if os.getpid() == self._pid:
                 self._take()
-                self._write("anomaly" if self._recording.evidence else "clean")
-                code = 3 if self._recording.evidence else code
+                harmed = self._hear_the_ranks(None)
+                self._write("anomaly" if harmed else "clean")
+                if self.lockstep is not None:
+                    self.lockstep.release()
+                code = 3 if harmed else code
             original(code)
 
         return leave
@@ -259,13 +275,7 @@ class Run:
             except StopRun:
                 pass
             self._take()
-        if self.lockstep is not None:
-            recording, speaks = self.lockstep.conclude(self._recording, error if crashed else None)
-            self._recording, self._is_silent = recording, not speaks
-            self._reproduced = self.lockstep.how
-        harmed = bool(self._recording.evidence) or (
-            self.lockstep is not None and self.lockstep.harmed
-        )
+        harmed = self._hear_the_ranks(error if crashed else None)
         if crashed and error is not None and self.watch is None:
             launch.print_traceback(error)
         self._show()
@@ -350,6 +360,8 @@ class Run:
     def _fill_capsule(self) -> None:
         """The first harm's step, so that it can be repeated on another machine."""
         folder = self.options.capsule
+        if folder is not None and self.lockstep is not None:
+            folder = folder / f"rank-{self.lockstep.job.rank}"
         if folder is None or self.watch is None or self._capsule_is_full:
             return
         self._capsule_is_full = True

@@ -20,6 +20,7 @@ from whynan.record.patches import Patches
 from whynan.record.stats import local_of
 
 TIMEOUT = "WHYNAN_RANK_TIMEOUT"
+POLL_S = 0.02
 
 
 def patience_s() -> float:
@@ -40,8 +41,9 @@ class Job:
         self.exchanges = Collectives(checks)
         self._say = say
         self._group: Any = None
-        self._votes = True
+        self.votes = True  # False: the others did not answer
         self.replicas: list[DistributedDataParallel] = []
+        self._covering: tuple[object, list[DistributedDataParallel]] = (None, [])
 
     def install(self, patches: Patches) -> None:
         for module in (distributed_c10d, dist):
@@ -75,15 +77,20 @@ class Job:
 
     def is_reduced(self, optimizer: torch.optim.Optimizer) -> bool:
         """Whether every gradient is the same on all ranks: then nobody needs to be asked."""
-        synced = {
-            id(p)
-            for r in self.replicas
-            if r.require_backward_grad_sync
-            for p in r.module.parameters()
-        }
-        return bool(synced) and all(
-            id(p) in synced for g in optimizer.param_groups for p in g["params"]
+        if not self.replicas:
+            return False
+        key = (id(optimizer), len(optimizer.param_groups), len(self.replicas))
+        if self._covering[0] != key:
+            self._covering = key, self._cover(optimizer)
+        return bool(self._covering[1]) and all(
+            r.require_backward_grad_sync for r in self._covering[1]
         )
+
+    def _cover(self, optimizer: torch.optim.Optimizer) -> list[DistributedDataParallel]:
+        """The replicas that own all parameters of this optimizer; none if some are left over."""
+        owners = {id(p): r for r in self.replicas for p in r.module.parameters()}
+        found = [owners.get(id(p)) for g in optimizer.param_groups for p in g["params"]]
+        return [] if None in found else list({id(r): r for r in found if r is not None}.values())
 
     def moves_together(self, optimizer: torch.optim.Optimizer) -> bool:
         """Whether the ranks depend on each other at all; independent ones are left alone."""
@@ -92,7 +99,7 @@ class Job:
 
     def vote(self, harmed: bool, blocked: bool, step: int) -> tuple[bool, bool]:
         """(any rank harmed, any rank blocked): four integers in one all-reduce."""
-        if not self._votes or self.store is None or not dist.is_initialized():
+        if not self.votes or self.store is None or not dist.is_initialized():
             return harmed, True
         self.exchanges.own = True
         began = time.monotonic()
@@ -104,7 +111,7 @@ class Job:
                 votes = torch.tensor([harmed, blocked, step, -step], dtype=torch.int64)
                 dist.all_reduce(votes, op=dist.ReduceOp.MAX, group=self._group)
         except RuntimeError as error:
-            self._votes = False
+            self.votes = False
             waited = time.monotonic() - began
             self._say(
                 f"rank {self.rank} had no answer from all other ranks at step {step} "
@@ -116,7 +123,7 @@ class Job:
             self.exchanges.own = False
         any_harmed, any_blocked, last, first = votes.tolist()
         if last != -first:  # every rank has the same four numbers: all stop asking now
-            self._votes = False
+            self.votes = False
             self._say(
                 f"the ranks are at different steps ({-first} to {last}); "
                 "from here on each rank decides for itself"
@@ -134,8 +141,12 @@ class Job:
 
     def take(self, key: str, limit_s: float) -> str | None:
         """What a rank put there, or None when it did not in time."""
+        end = time.monotonic() + limit_s
         try:
-            self.store.wait([key], timedelta(seconds=max(0.01, limit_s)))
+            while not self.store.check([key]):  # `wait` prints warnings of its own
+                if time.monotonic() > end:
+                    return None
+                time.sleep(POLL_S)
             return bytes(self.store.get(key)).decode()
         except RuntimeError:
             return None

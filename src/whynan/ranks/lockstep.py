@@ -23,6 +23,7 @@ from whynan.watching.escalate import Watch
 from whynan.watching.guard import Decision, Optimizer, Seen
 
 ALONE_S = 5.0  # a rank that raised does not wait long: the others may be waiting for it
+CRASHED_S = 0.5  # there is nothing to report but that
 
 
 class Lockstep:
@@ -83,7 +84,8 @@ class Lockstep:
             watch.session.optimizers.look(optimizer, capture(sys._getframe(1)))
         own, self._fresh = self._fresh or decision == "cancel", False
         blocked = self._replays or not watch.could_rewind()
-        if job.is_reduced(optimizer) and not self._replays:
+        drops = watch.is_live and watch.policy == "skip"  # each rank has decided already
+        if job.is_reduced(optimizer) and not self._replays and not drops:
             if not (own and _is_bad(optimizer)):
                 return decision  # an infinite loss with finite gradients is told at the end
         elif not job.moves_together(optimizer):
@@ -105,9 +107,20 @@ class Lockstep:
             if decision != "cancel":
                 self.watch.drop()
             return "cancel"
-        if self._loss_was_bad:
+        if self._statement(tuple(self._evidence), None).strength < 3:
             self._keep()
         self._leave()
+
+    def _statement(self, evidence: tuple[Evidence, ...], error: BaseException | None) -> Statement:
+        name = None if error is None else f"{type(error).__name__}: {error}".splitlines()[0][:160]
+        return Statement(
+            rank=self.job.rank,
+            step=self.watch.guard.step,
+            evidence=with_sent(evidence, self.job.exchanges.sent),
+            loss_was_bad=self._loss_was_bad,
+            exchange=self._exchange(),
+            error=name,
+        )
 
     # ---- the report -----------------------------------------------------------------------
 
@@ -123,36 +136,34 @@ class Lockstep:
         recording = replace(recording, evidence=evidence)
         if job.store is None:
             ranked = tuple(replace(e, rank=job.rank) for e in evidence)
+            self.harmed = bool(ranked)
             return replace(recording, evidence=ranked), bool(ranked) or job.rank == 0
-        name = None if error is None else f"{type(error).__name__}: {error}".splitlines()[0][:160]
-        mine = Statement(
-            rank=job.rank,
-            step=self.watch.guard.step,
-            evidence=recording.portable().evidence,
-            loss_was_bad=self._loss_was_bad,
-            exchange=self._exchange(),
-            error=name,
-        )
+        mine = self._statement(recording.portable().evidence, error)
         job.put(f"statement/{job.rank}", mine.to_json())
-        self.harmed = bool(evidence) or self._agreed or job.has("reporter")
-        if self.harmed:
+        if evidence:
+            job.put("harm", "yes")
+        self.harmed = bool(evidence) or self._agreed or job.has("harm")
+        if (self.harmed or error is not None) and _in_main_thread():
             # The launcher ends all ranks when the first one leaves; the report comes first.
-            if threading.current_thread() is threading.main_thread():
-                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if self.harmed or error is not None or job.rank == 0:
             self._speaks = job.is_first("reporter")
-            if not self._speaks:
-                job.take("told", patience_s() + ALONE_S)
-        else:
-            self._speaks = job.rank == 0
+        if self.harmed and not self._speaks:
+            job.take("told", patience_s() + ALONE_S)
         if not self._speaks:
             return recording, False
-        statements, silent = self._gather(mine, ALONE_S if error is not None else patience_s())
+        statements, silent = self._gather(mine, self._patience_s(error))
         merged = merge(statements, silent)
         self.harmed = bool(merged)
-        if silent and not merged:
+        if silent and not merged and error is None:
             names = ", ".join(map(str, silent))
             self._say(f"rank {names} said nothing within {patience_s():.0f} s of this one's end")
         return replace(recording, evidence=merged), True
+
+    def _patience_s(self, error: BaseException | None) -> float:
+        if error is not None:
+            return ALONE_S if self.harmed else CRASHED_S
+        return patience_s() if self.job.votes else ALONE_S
 
     def _gather(self, mine: Statement, limit_s: float) -> tuple[list[Statement], list[int]]:
         end = time.monotonic() + limit_s
@@ -194,7 +205,13 @@ def _is_bad(optimizer: Optimizer) -> bool:
 def _why(watch: Watch, replayed: bool) -> str:
     if not watch.traces:
         return "--mode guard only looks; run again without it to have the step recorded"
+    if watch.policy != "stop":
+        return "among several ranks a step is repeated only with --on-anomaly stop"
     what = "the step was repeated on all ranks and did not show it"
     if not replayed:
         what = "the step could not be repeated on all ranks"
     return f"{what}; launch the job again with --mode trace to have every operation recorded"
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
