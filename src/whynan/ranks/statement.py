@@ -98,6 +98,8 @@ def merge(statements: Sequence[Statement], silent: Sequence[int]) -> tuple[Evide
     lines += [
         f"rank {rank} said nothing in time: it ended, or waits for another" for rank in silent
     ]
+    if guilty.strength == 3:
+        lines.insert(0, "on which rank it began is not known: it was seen after the exchange only")
     first = replace(guilty.evidence[0], rank=guilty.rank, ranks=tuple(lines))
     return (first, *[replace(e, rank=guilty.rank) for e in guilty.evidence[1:] if is_own(e)])
 
