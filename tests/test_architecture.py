@@ -16,6 +16,7 @@ NOUNS = {"model", "recording", "registry", "errors", "version", "codec", "files"
 # Which folders each folder may import, besides the top-level nouns and itself.
 ARROWS: dict[str, set[str]] = {
     "watching": {"record"},
+    "ranks": {"record", "watching"},
     "record": set(),
     "diagnosis": set(),
     "repair": {"pipeline", "runner", "launch", "explain", "diagnosis", "report"},
@@ -37,7 +38,7 @@ ARROWS: dict[str, set[str]] = {
         "report",
     },
 }
-TORCH_FOLDERS = {"watching", "record", "repair", "adapters", "stable"}
+TORCH_FOLDERS = {"watching", "ranks", "record", "repair", "adapters", "stable"}
 
 
 def imports_of(path: Path) -> set[str]:

@@ -250,6 +250,8 @@ class Evidence:
     # Source lines by file, in a saved run: the files may have changed since, or be elsewhere.
     quotes: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     around: Circumstances = field(default_factory=lambda: Circumstances())
+    rank: int | None = None  # in a job of several processes: where it was born
+    ranks: tuple[str, ...] = ()  # what the other ones have to say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,10 +15,12 @@ from whynan.errors import StopRun, UsageError, WhynanError
 from whynan.explain.story import tell
 from whynan.model import Diagnosis, Evidence, Outcome
 from whynan.pipeline import diagnose, unseen
+from whynan.ranks import launched
 from whynan.recording import Recording
 from whynan.watching.rerun import Command, report_progress, run_again
 
 if TYPE_CHECKING:
+    from whynan.ranks.lockstep import Lockstep
     from whynan.record.session import Session
     from whynan.watching.escalate import Watch
     from whynan.watching.guard import Seen
@@ -51,6 +53,8 @@ class Run:
         self.options = options
         self.session: Session | None = None
         self.watch: Watch | None = None
+        self.lockstep: Lockstep | None = None  # with the other ranks of the job
+        self._is_silent = False  # another rank tells the story
         self._command = Command(
             target=program.target, args=program.args, is_module=program.is_module, cwd=os.getcwd()
         )
@@ -122,7 +126,7 @@ class Run:
         try:
             options = self.options
             from_the_start = options.mode == "trace" and options.trace_from is None
-            if from_the_start and options.on_anomaly != "skip":
+            if from_the_start and options.on_anomaly != "skip" and not launched():
                 self._start_tracing()
             else:
                 self._start_watching()
@@ -152,8 +156,31 @@ class Run:
             armed_from=options.trace_from,
         )
         watch.on_step, watch.on_error = self._stepped, self._aside
+        if launched():
+            self._join_ranks(watch)
         watch.start()
         self.watch, self.session = watch, watch.session
+
+    def _join_ranks(self, watch: Watch) -> None:
+        from whynan.ranks.lockstep import Lockstep
+
+        self.lockstep = Lockstep(
+            watch, leave=self._leave, unseen=unseen, keep=self._keep_step, say=self._say
+        )
+        self.lockstep.start()
+
+    def _keep_step(self) -> None:
+        self._take()
+        self._fill_capsule()
+
+    def _hear_the_ranks(self, error: BaseException | None) -> bool:
+        """Whether the job came to harm; only one of its processes tells of it."""
+        if self.lockstep is None:
+            return bool(self._recording.evidence)
+        self._recording, speaks = self.lockstep.conclude(self._recording, error)
+        self._is_silent = not speaks
+        self._reproduced = self.lockstep.how
+        return self.lockstep.harmed
 
     def _found(self, evidence: Evidence, how: str) -> None:
         self._reproduced = how
@@ -230,8 +257,11 @@ class Run:
         def leave(code: int) -> None:
             if os.getpid() == self._pid:
                 self._take()
-                self._write("anomaly" if self._recording.evidence else "clean")
-                code = 3 if self._recording.evidence else code
+                harmed = self._hear_the_ranks(None)
+                self._write("anomaly" if harmed else "clean")
+                if self.lockstep is not None:
+                    self.lockstep.release()
+                code = 3 if harmed else code
             original(code)
 
         return leave
@@ -255,16 +285,18 @@ class Run:
             except StopRun:
                 pass
             self._take()
-        harmed = bool(self._recording.evidence)
+        harmed = self._hear_the_ranks(error if crashed else None)
         if crashed and error is not None and self.watch is None:
             launch.print_traceback(error)
         self._show()
         self._write("anomaly" if harmed else "crashed" if crashed else "clean")
         if self._stopped_by_limit and not harmed:
             self._say(f"no harm in {self._recording.steps} steps; stopped as --max-steps asked")
+        if self.lockstep is not None:
+            self.lockstep.release()
         self._say_what_was_skipped()
         if harmed:
-            for note in self._recording.notes:
+            for note in () if self._is_silent else self._recording.notes:
                 self._say(note)
             return 3
         if isinstance(error, KeyboardInterrupt):
@@ -300,7 +332,7 @@ class Run:
     def _show(self) -> None:
         """Print the anomalies that were not printed yet."""
         new = self._recording.evidence[self._printed :]
-        if not new:
+        if not new or self._is_silent:
             return
         self._printed += len(new)
         from whynan.report import terminal
@@ -315,6 +347,8 @@ class Run:
 
     def _write(self, outcome: Outcome) -> None:
         options = self.options
+        if self._is_silent:
+            return
         if not (options.json or options.html or options.recording or options.tensorboard):
             return
         from whynan.report import html, json_report, tensorboard
@@ -336,6 +370,8 @@ class Run:
     def _fill_capsule(self) -> None:
         """The first harm's step, so that it can be repeated on another machine."""
         folder = self.options.capsule
+        if folder is not None and self.lockstep is not None:
+            folder = folder / f"rank-{self.lockstep.job.rank}"
         if folder is None or self.watch is None or self._capsule_is_full:
             return
         self._capsule_is_full = True

@@ -42,7 +42,8 @@ def subject(evidence: Evidence) -> str:
         return evidence.effect
     if evidence.sink == "exception":
         return f"{evidence.subject} was raised"
-    return f"{evidence.subject} is {number(evidence.sink_value)}"
+    value = "not finite" if evidence.sink_value is None else number(evidence.sink_value)
+    return f"{evidence.subject} is {value}"
 
 
 def called(operand: Operand | None, fallback: str = "its input") -> str:

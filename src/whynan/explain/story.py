@@ -76,6 +76,8 @@ def _note(anomaly: Anomaly) -> tuple[Site, str] | None:
 def _facts(anomaly: Anomaly) -> list[Fact]:
     evidence, finding, origin = anomaly.evidence, anomaly.finding, anomaly.origin
     where = [f"{origin.phase}, step {origin.step}"]
+    if evidence.rank is not None:
+        where.insert(0, f"rank {evidence.rank}")
     if origin.module:
         where.append(f"module {origin.module}")
     came_in = evidence.origin_kind == "entry"
@@ -97,6 +99,7 @@ def _facts(anomaly: Anomaly) -> list[Fact]:
         facts.append(Fact(label="unknown", text=evidence.incomplete))
     if evidence.message and evidence.sink == "exception":
         facts.append(Fact(label="raised", text=f"{evidence.subject}: {evidence.message}"))
+    facts += [Fact(label="elsewhere", text=text) for text in evidence.ranks]
     return facts
 
 

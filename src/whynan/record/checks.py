@@ -15,7 +15,7 @@ from whynan.record.records import Record
 from whynan.record.shadow import Shadows
 from whynan.record.sites import Frames
 from whynan.record.slicing import Harm
-from whynan.record.stats import has_nonfinite
+from whynan.record.stats import has_nonfinite, local_of
 from whynan.record.tracer import Tracer
 
 PLAIN = (torch.Tensor.__torch_dispatch__, torch._C._disabled_torch_dispatch_impl)
@@ -71,7 +71,7 @@ class Checks:
             return
         if sink == "observed":
             self.before_observed()
-        tensors = [tensor.detach() for _, tensor in bad[:4]]
+        tensors = [local_of(tensor).detach() for _, tensor in bad[:4]]
         self.harm(Harm(sink=sink, subject=bad[0][0], tensors=tensors, frames=frames, **more))
 
     def check_right(self, sink: Sink, named: Named, frames: Frames | None, **more: Any) -> None:
@@ -104,8 +104,13 @@ class Checks:
         finally:
             self.tracer.local.busy -= 1
 
+    def explain(self, harm: Harm) -> Evidence | None:
+        """Where it began, without reporting it."""
+        return self._look(harm)
+
     def is_nonfinite(self, tensor: torch.Tensor) -> bool:
         """Known from the recording in nearly all cases, looked at only in doubt."""
+        tensor = local_of(tensor)
         if type(tensor).__torch_dispatch__ not in PLAIN:
             return False  # a fake or distributed tensor: there may be nothing to look at
         if tensor.layout is not torch.strided:

@@ -22,7 +22,7 @@ from whynan.record.checks import Checks
 from whynan.record.patches import Patches
 from whynan.record.sites import Frames, capture
 from whynan.record.slicing import Harm
-from whynan.record.stats import norms
+from whynan.record.stats import local_of, norms
 
 HISTORY_ROWS = 512
 SKIPS_IN_A_ROW = 8
@@ -135,7 +135,7 @@ class OptimizerSink:
     ) -> None:
         checks = self.checks
         gradients = [
-            p.grad
+            local_of(p.grad)
             for group in optimizer.param_groups
             for p in group["params"]
             if p.grad is not None
@@ -330,10 +330,10 @@ def state_of(optimizer: Optimizer) -> list[tuple[torch.Tensor, torch.Tensor, str
     """(parameter, tensor, name of the state) for each parameter and each tensor kept for it."""
     found: list[tuple[torch.Tensor, torch.Tensor, str | None]] = []
     for _, parameter in parameters(optimizer):
-        found.append((parameter, parameter, None))
+        found.append((parameter, local_of(parameter), None))
         for key, state in optimizer.state.get(parameter, {}).items():
             if isinstance(state, torch.Tensor) and torch._C._has_storage(state) and key != "step":
-                found.append((parameter, state, str(key)))
+                found.append((parameter, local_of(state), str(key)))
     return found
 
 

@@ -22,6 +22,15 @@ def ordinary(x: torch.Tensor) -> torch.Tensor:
     return x.to(torch.complex64 if x.is_complex() else torch.float32)
 
 
+def local_of(x: torch.Tensor) -> torch.Tensor:
+    """This process's part of a distributed tensor (DTensor): asking the whole one would make
+    all ranks talk. Any other tensor is itself."""
+    if type(x) is torch.Tensor or type(x) is torch.nn.Parameter:
+        return x
+    part = getattr(x, "_local_tensor", None)
+    return part if isinstance(part, torch.Tensor) else x
+
+
 def has_nonfinite(x: torch.Tensor) -> bool:
     """Whether a floating or complex tensor holds a NaN or an infinity.
 

@@ -14,6 +14,7 @@ import torch
 
 from whynan.files import write_atomically
 from whynan.record.modules import clean
+from whynan.record.stats import local_of
 from whynan.watching.randomness import Saved
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def write(folder: Path, watch: Watch, program: list[str]) -> None:
     batches = [_described(b.item, f"batch.{i}", tensors) for i, b in enumerate(watch.batches.given)]
     states = watch.batches.given[0].after if watch.batches.given else watch.start_states
     random = _random(states, tensors) if states is not None else None
+    tensors = {k: local_of(t) for k, t in tensors.items()}  # of a sharded one, this rank's part
     ready = {k: t.detach().cpu().contiguous().clone() for k, t in tensors.items() if _storable(t)}
     temporary = folder / f".{TENSORS}"
     save_file(ready, temporary)

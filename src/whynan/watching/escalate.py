@@ -55,6 +55,8 @@ class Watch:
         self.live_steps = live_steps
         self.armed_from = armed_from  # the step that another run is known to fail at
         self.on_step: Callable[[int], None] = lambda step: None
+        # Several ranks decide together, right after each has looked; None: this process alone.
+        self.together: Callable[[Seen], None] | None = None
         self.on_error: Callable[[BaseException], None] = lambda error: None
         self.skipped: list[int] = []
         self.later = 0  # harmful steps after the reported one
@@ -89,6 +91,7 @@ class Watch:
         guard.after_backward, guard.on_loss = self._after_backward, self._compare_losses
         guard.on_cancel = self.session.optimizers.leave
         guard.on_error, guard.roots = self.on_error, self.session.modules.roots
+        guard.unrecorded = self._unrecorded
         guard.looking = self.armed_from is None
         self.session.tracer.on_step_back = self.on_error
         self.batches.active = lambda: guard.active
@@ -151,6 +154,15 @@ class Watch:
             history=self.guard.history.with_layers(rows[step] for step in sorted(rows)),
         )
 
+    def _unrecorded(self, work: Callable[[], None]) -> None:
+        """The guard's own reading, while the tracer may be on."""
+        local = self.session.tracer.local
+        local.busy += 1
+        try:
+            work()
+        finally:
+            local.busy -= 1
+
     # ---- live recording -----------------------------------------------------------------
 
     def _is_live(self, step: int) -> bool:
@@ -206,7 +218,8 @@ class Watch:
             self._save_states()
 
     def _evidence(self, evidence: Evidence) -> None:
-        if self._phase == "replay" and self.policy != "skip" and not is_conclusive(evidence):
+        alone = self.together is None and self.policy != "skip"
+        if self._phase == "replay" and alone and not is_conclusive(evidence):
             self._give_up()
             return
         self._explained = self._reported = True
@@ -230,7 +243,7 @@ class Watch:
         if self._phase == "replay":
             return self._end_of_replay()
         self._explained = False
-        self._drop(self.guard.step)
+        self.drop()
         return "cancel"
 
     def _after_step(self, optimizer: Optimizer) -> None:
@@ -279,15 +292,18 @@ class Watch:
             return "go"  # too late to skip, and said already
         self._seen = seen
         self._open_doubt = None
+        if self.together is not None:
+            self.together(seen)
+            return "go"
         inside = optimizer is None and self.guard.local.depth  # the update cannot be left out
         if not inside and self._can_rewind(seen):
-            self._rewind()
+            self.rewind()
             return "cancel"
         if not self._reported:
             self._report(seen)
         if self.policy != "skip" or optimizer is None:
             return "go"
-        self._drop(seen.step)
+        self.drop()
         return "cancel"
 
     def _doubt(self, seen: Seen) -> None:
@@ -313,6 +329,15 @@ class Watch:
 
     # ---- rewind -------------------------------------------------------------------------
 
+    @property
+    def is_live(self) -> bool:
+        return self._phase == "live"
+
+    def could_rewind(self) -> bool:
+        """Whether this process could repeat the step, for another rank's sake or its own."""
+        seen = self._seen or Seen(sink="gradient", subject="gradients", step=self.guard.step)
+        return self._phase == "guard" and self._can_rewind(seen)
+
     def _can_rewind(self, seen: Seen) -> bool:
         me = threading.get_ident()
         return (
@@ -326,7 +351,7 @@ class Watch:
             and self.batches.can_repeat()
         )
 
-    def _rewind(self) -> None:
+    def rewind(self) -> None:
         """Back to the start of the step; the loop itself will do it once more, recorded."""
         self._expected = list(self.guard.local.values)
         self._explained = False
@@ -362,12 +387,12 @@ class Watch:
         if self.policy != "skip":
             self._schedules.on = True
             return "go"
-        self._drop(self.guard.step)
+        self.drop()
         return "cancel"
 
-    def _drop(self, step: int) -> None:
+    def drop(self) -> None:
         """As if the batch had never been there."""
-        self.skipped.append(step)
+        self.skipped.append(self.guard.step)
         self.buffers.restore()
         self.batches.drop()
         self.batches.begin_step()

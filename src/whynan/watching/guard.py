@@ -17,7 +17,7 @@ from whynan.record.checks import PLAIN, tensors_in
 from whynan.record.optimizer_sink import learning_rate, moves_safely, parameters, state_of
 from whynan.record.patches import Patches
 from whynan.record.sites import Frames, capture, is_torch_file
-from whynan.record.stats import has_nonfinite, norms, number
+from whynan.record.stats import has_nonfinite, local_of, norms, number
 from whynan.watching.history import History
 from whynan.watching.scaling import Scaling
 
@@ -92,10 +92,12 @@ class Guard:
         self.on_harm: Callable[[Seen, Optimizer | None], Decision] = lambda seen, optimizer: "go"
         self.on_doubt: Callable[[Seen], None] = lambda seen: None
         self.before_step: Callable[[Optimizer], Decision] = lambda optimizer: "go"
+        self.agree: Callable[[Optimizer, Decision], Decision] | None = None  # with other ranks
         self.on_cancel: Callable[[], None] = lambda: None  # from inside step()
         self.on_large: Callable[[], None] = lambda: None
         self.after_step: Callable[[Optimizer], None] = lambda optimizer: None
         self.roots: Callable[[], Iterable[torch.nn.Module]] = lambda: ()
+        self.unrecorded: Callable[[Callable[[], None]], None] = lambda work: work()
         self.on_follow: Callable[[], None] = lambda: None
         self.on_loss: Callable[[], None] = lambda: None
         self.after_backward: Callable[[list[float] | None], None] = lambda values: None
@@ -180,6 +182,8 @@ class Guard:
 
     def _decide(self, optimizer: Optimizer) -> Decision:
         decision: Decision = self.quietly(self._look_before, optimizer, otherwise="go")
+        if self.agree is not None:
+            decision = self.quietly(self.agree, optimizer, decision, otherwise=decision)
         return decision
 
     def _wrap_closure(self, closure: Callable[[], Any], optimizer: Optimizer) -> Callable[[], Any]:
@@ -199,7 +203,7 @@ class Guard:
 
     def _look_before(self, optimizer: Optimizer) -> Decision:
         if self.history.is_sampled(self.step):
-            self.history.sample(self.step, optimizer, self.roots())
+            self.unrecorded(lambda: self.history.sample(self.step, optimizer, self.roots()))
         decision = self.before_step(optimizer)
         if decision == "cancel" or not self.looking:
             return decision
@@ -233,7 +237,7 @@ class Guard:
         return self.on_harm(seen, optimizer)
 
     def _look_after(self, optimizer: Optimizer) -> None:
-        self.history.measure_update(self.step)
+        self.unrecorded(lambda: self.history.measure_update(self.step))
         if self.looking:
             rate = learning_rate(optimizer)
             self.history.row(self.step, self.local.values, rate, self.scaling.scale)
@@ -400,6 +404,8 @@ def _gradients(optimizer: Optimizer) -> list[torch.Tensor]:
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             gradient = parameter.grad
+            if gradient is not None and type(gradient) is not torch.Tensor:
+                gradient = local_of(gradient)
             if type(gradient) is torch.Tensor and gradient.dtype is torch.float32:
                 simple = gradient.layout is torch.strided and not gradient.requires_grad
                 found.append(gradient if simple else _values(gradient))

@@ -12,7 +12,7 @@ import torch
 from whynan.model import HistoryRow
 from whynan.record.modules import clean
 from whynan.record.optimizer_sink import HISTORY_ROWS
-from whynan.record.stats import norms
+from whynan.record.stats import local_of, norms
 
 FIRST, EVERY = 5, 50
 MAX_SAMPLES = 200
@@ -52,12 +52,12 @@ class History:
             self._names = {id(p): n for root in roots for n, p in root.named_parameters()}
             for i, p in enumerate(chosen):
                 self._names.setdefault(id(p), f"parameter {i}")
-        gradients = norms([p.grad.detach() for p in chosen])
-        weights = norms([p.detach() for p in chosen])
+        gradients = norms([local_of(p.grad).detach() for p in chosen])
+        weights = norms([local_of(p).detach() for p in chosen])
         found = zip(gradients, weights, strict=True)
         names = [clean(self._names[id(p)]) for p in chosen]
         self._layers.append((step, dict(zip(names, found, strict=True))))
-        self._watched = [(p, _head(p).clone()) for p in chosen]
+        self._watched = [(local_of(p), _head(local_of(p)).clone()) for p in chosen]
 
     def measure_update(self, step: int) -> None:
         """How far the update moved the weights that were noted before it."""
