@@ -24,6 +24,7 @@ HEALTHY = [
     ("lightning_trainer", ("stream",)),
     ("accelerate_loop", ("accumulate",)),
     ("transformers_trainer", ()),
+    ("transformers_tags", ()),
 ]
 
 
@@ -52,6 +53,17 @@ def test_the_users_line_is_named_by_repeating_the_step(
     assert result.code == 3
     assert "Traceback" not in result.stderr
     assert "stepped aside" not in result.stderr
+
+
+def test_a_fault_in_the_library_is_named_there_with_the_users_call(
+    frameworks: ForkServer, tmp_path: Path
+) -> None:
+    result = frameworks.run(PROGRAMS / "transformers_tags.py", "bad", cwd=tmp_path, mode="auto")
+    assert result.report is not None, result.stderr
+    first = result.report["anomalies"][0]
+    assert "modeling_bert" in first["location"]["file"]
+    assert first["caller"]["source"] == "loss = model(input_ids=rows, labels=wanted).loss"
+    assert (first["step"], first["mechanism"]) == (7, "empty_reduction")
 
 
 @pytest.mark.parametrize(("name", "args"), HEALTHY)

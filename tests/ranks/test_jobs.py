@@ -122,3 +122,20 @@ def test_a_healthy_job_is_left_alone(tmp_path: Path) -> None:
     assert [text.strip() for text in done.out] == [f"rank {r} ends, finite True" for r in (0, 1)]
     assert done.report["outcome"] == "clean"
     assert done.err == ["", ""]
+
+
+def test_torchrun_starts_it(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    command = [
+        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+        "-m", "whynan", "run", "--json", str(report), str(PROGRAM), "ddp", "57", "forward",
+    ]  # fmt: skip
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(SOURCE)}
+    ended = subprocess.run(
+        command, capture_output=True, text=True, timeout=LIMIT_S, env=environment, check=False
+    )
+    assert ended.stderr.count("error[") == 1, ended.stderr
+    assert ended.stderr.count("exitcode  : 3") == 2  # as the launcher saw both ranks leave
+    found = json.loads(report.read_text())["anomalies"][0]
+    assert (found["rank"], found["step"]) == (1, 7)
+    assert found["location"]["line"] == line_of("forward")
