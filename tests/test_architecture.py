@@ -12,7 +12,17 @@ import pytest
 import whynan
 
 SOURCE = Path(whynan.__file__).parent
-NOUNS = {"model", "recording", "registry", "errors", "version", "codec", "files", "positions"}
+NOUNS = {
+    "model",
+    "recording",
+    "registry",
+    "errors",
+    "version",
+    "codec",
+    "files",
+    "positions",
+    "pages",
+}
 # Which folders each folder may import, besides the top-level nouns and itself.
 ARROWS: dict[str, set[str]] = {
     "watching": {"record"},

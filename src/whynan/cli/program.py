@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from whynan.launch import Program
+if TYPE_CHECKING:
+    from whynan.launch import Program
 
 # What stands after the program's name belongs to the program.
 SETTINGS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
@@ -31,6 +32,8 @@ def takes_program(command: Callable[..., int]) -> Callable[..., int]:
 
 def program_of(module: str | None, script: str | None, args: tuple[str, ...]) -> Program:
     """With -m, the first plain argument is already the module's own."""
+    from whynan.launch import Program
+
     if module is not None:
         given = (script, *args) if script is not None else args
         return Program(target=module, args=tuple(given), is_module=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import click
 
 from whynan.cli.program import SETTINGS, takes_program
-from whynan.launch import Program
+
+if TYPE_CHECKING:
+    from whynan.launch import Program
 
 
 @click.command(context_settings={**SETTINGS, "auto_envvar_prefix": "WHYNAN"})

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from whynan.cli.program import SETTINGS, takes_program
-from whynan.launch import Program
+
+if TYPE_CHECKING:
+    from whynan.launch import Program
 
 
 @click.command(context_settings=SETTINGS)
