@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import linecache
 from functools import lru_cache
-from types import CodeType
+from types import CodeType, FrameType
 
 from whynan.model import Site
 
@@ -29,6 +29,18 @@ def site_at(code: CodeType, lasti: int) -> Site:
         source=text.strip(),
         expression=_expression(code.co_filename, line, end_line, column, end_column),
     )
+
+
+def argument_at(caller: FrameType) -> str:
+    """What stands first between the parentheses of the running call, as typed; "" if a literal."""
+    try:
+        tree = ast.parse(site_at(caller.f_code, caller.f_lasti).expression, mode="eval").body
+    except SyntaxError:
+        return ""
+    literals = (ast.Dict, ast.List, ast.Tuple, ast.Constant)
+    if not isinstance(tree, ast.Call) or not tree.args or isinstance(tree.args[0], literals):
+        return ""
+    return ast.unparse(tree.args[0])
 
 
 def _characters(text: str, column: int | None) -> int | None:

@@ -265,6 +265,34 @@ def test_assert_finite_is_an_assertion_with_the_place_in_it() -> None:
             assert info.value.check.bad
 
 
+def test_assert_finite_is_silent_on_finite_values() -> None:
+    whynan.assert_finite([torch.arange(3), {"x": np.ones(2)}, 1.5, "text", None])
+    whynan.assert_finite(torch.nn.BatchNorm1d(3))
+    whynan.assert_finite(torch.empty(0))
+
+
+def test_assert_finite_calls_the_argument_what_the_source_calls_it() -> None:
+    logits = torch.tensor([[1.0, 2.0], [math.nan, -1.0]])
+    with pytest.raises(whynan.CheckFailed, match=r"^logits \* 2: .*1 NaN \(first at \[1, 0\]\)"):
+        whynan.assert_finite(logits * 2)
+    with pytest.raises(whynan.CheckFailed, match=r"^2 float64"):
+        whynan.assert_finite([1.0, math.inf])
+
+
+def test_of_a_model_gradients_count_too() -> None:
+    model = torch.nn.Linear(2, 1)
+    model(torch.ones(1, 2)).sum().backward()
+    assert model.weight.grad is not None
+    model.weight.grad[0, 1] = math.inf
+    with pytest.raises(whynan.CheckFailed, match=r"model\.weight\.grad: .*first at \[0, 1\]"):
+        whynan.assert_finite(model)
+
+
+def test_assert_finite_shows_some_of_many() -> None:
+    with pytest.raises(whynan.CheckFailed, match=r"60 of 60 arrays are bad(?s:.*)\.\.\. 22 more"):
+        whynan.assert_finite([torch.tensor(math.inf) for _ in range(60)], name="losses")
+
+
 def test_html_is_escaped() -> None:
     page = whynan.check({"<script>": math.nan})._repr_html_()
     assert "<script>" not in page

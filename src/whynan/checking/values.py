@@ -6,6 +6,7 @@ import dataclasses
 import math
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from whynan.checking.array_blocks import dtype_name, namespace_of, tally_namespace
@@ -13,6 +14,7 @@ from whynan.checking.distributions import logit_troubles, probability_troubles
 from whynan.checking.tally import Summary
 from whynan.checking.troubles import KINDS, Thresholds, troubles_of
 from whynan.checking.verdicts import Check, Item, Trouble
+from whynan.positions import argument_at
 
 DEEPEST = 50
 
@@ -77,9 +79,23 @@ def assert_finite(x: Any, name: str = "") -> None:
     """Raise `CheckFailed`, an AssertionError, when anything in `x` is NaN or infinite.
 
     >>> assert_finite({"loss": 0.25})
+
+    Without a name, the argument is called what it is called in the source.
     """
-    if not all(_surely_finite(array) for _, array in arrays_in(x, name)):
-        check(x, name=name, only=("nan", "inf"), raises=True)
+    __tracebackhide__ = True  # pytest shows the caller's line
+    with _unseen():
+        if not all(_surely_finite(array) for _, array in arrays_in(x, name)):
+            name = name or argument_at(sys._getframe(1))
+            check(x, name=name, only=("nan", "inf"), raises=True)
+
+
+def _unseen() -> AbstractContextManager[Any]:
+    """A look is not a use: a tracer that is on need not see it."""
+    if "torch" not in sys.modules:
+        return nullcontext()
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    return _disable_current_modes()
 
 
 def _surely_finite(array: Any) -> bool:
@@ -214,6 +230,9 @@ def _parts(x: Any) -> Iterator[tuple[Any, Any]]:
             yield field.name, getattr(x, field.name)
     elif callable(getattr(x, "state_dict", None)):
         yield from _parts(x.state_dict())
+        for key, parameter in x.named_parameters() if hasattr(x, "named_parameters") else ():
+            if parameter.grad is not None:
+                yield f"{key}.grad", parameter.grad
 
 
 def _joined(path: str, key: Any) -> str:
