@@ -160,7 +160,7 @@ def test_marker_and_fixture_need_no_flag(project: pytest.Pytester) -> None:
         ]
     )
     text = result.stdout.str()
-    assert "value['log']: float32 2, in [0, 0], 1 -inf, 1 zeros; first at [0]: -inf" in text
+    assert "log: 2 float32  in [0, 0]  mean 0, std 0  | 1 -inf (first at [0])" in text
     assert "torch.log(BAD)" in text.split("Captured whynan call")[1]  # its origin
 
 
