@@ -16,9 +16,10 @@ from whynan.model import Sink
 from whynan.record.checks import PLAIN, tensors_in
 from whynan.record.optimizer_sink import learning_rate, moves_safely, parameters, state_of
 from whynan.record.patches import Patches
-from whynan.record.sites import Frames, capture, is_torch_file
+from whynan.record.sites import Frames, capture
 from whynan.record.stats import has_nonfinite, local_of, norms, number
 from whynan.watching.history import History
+from whynan.watching.readers import Readers
 from whynan.watching.scaling import Scaling
 
 Optimizer = torch.optim.Optimizer
@@ -113,10 +114,7 @@ class Guard:
         patches.wrap(torch.autograd, "_engine_run_backward", self._wrap_engine)
         for module in (torch.nn.utils, torch.nn.utils.clip_grad):
             patches.wrap(module, "clip_grad_norm_", self._wrap_clip)
-        for name in ("item", "tolist", "numpy", "__float__"):
-            patches.wrap(torch.Tensor, name, self._wrap_reader)
-        for name in ("__repr__", "__format__"):
-            patches.wrap(torch.Tensor, name, self._wrap_text)
+        Readers(self).install(patches)
         self.scaling.install(patches, lambda: self.active, self._scale_collapsed)
 
     def quietly(self, work: Callable[..., Any], *args: Any, otherwise: Any = None) -> Any:
@@ -337,50 +335,16 @@ class Guard:
 
         return clip
 
-    def _wrap_reader(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def read(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-            value = original(tensor, *args, **kwargs)
-            if type(value) is float:
-                if value - value != 0:
-                    self._read(value, sys._getframe(1))
-            elif self.looking and not isinstance(value, (int, complex)) and self._is_the_users():
-                self.quietly(self._look_at_read, tensor, sys._getframe(1))
-            return value
-
-        return read
-
-    def _is_the_users(self) -> bool:
+    def is_the_users(self) -> bool:
         """Whether it is the program that computes, not whynan, an optimizer or torch.func."""
         local = self.local
         return self.active and not local.own and not local.depth and not _inside_transform()
 
-    def _wrap_text(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def show(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-            text = original(tensor, *args, **kwargs)
-            if self.looking and isinstance(text, str) and ("nan" in text or "inf" in text):
-                self._read(float("nan" if "nan" in text else "inf"), sys._getframe(1))
-            return text
-
-        return show
-
-    def _look_at_read(self, tensor: torch.Tensor, frame: Any) -> None:
-        plain = type(tensor).__torch_dispatch__ in PLAIN and tensor.layout is torch.strided
-        if plain and tensor.is_floating_point() and has_nonfinite(tensor.detach()):
-            nan = bool(torch.isnan(tensor.detach()).any())
-            self.local.own -= 1
-            try:
-                self._read(float("nan" if nan else "inf"), frame)
-            finally:
-                self.local.own += 1
-
-    def _read(self, value: float, frame: Any) -> None:
-        if not self.looking or not self._is_the_users():
-            return
-        if is_torch_file(frame.f_code.co_filename):
-            return  # torch reads it for its own purposes
+    def read(self, value: float, frames: Frames | None) -> None:
+        """A non-finite value was read out or shown."""
         seen = Seen(
             sink="observed", subject="value read out", step=self.step, value=value,
-            frames=capture(frame), certain=False,
+            frames=frames, certain=False,
         )  # fmt: skip
         self.quietly(self.on_doubt, seen)
 

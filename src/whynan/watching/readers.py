@@ -1,0 +1,70 @@
+"""The ways a program reads a tensor's value: `item()`, `tolist()`, `numpy()`, `print`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from whynan.record.checks import PLAIN
+from whynan.record.patches import Patches
+from whynan.record.sites import capture, is_torch_file
+from whynan.record.stats import has_nonfinite
+
+if TYPE_CHECKING:
+    from whynan.watching.guard import Guard
+
+
+class Readers:
+    """Tells the guard of every non-finite value that the program takes out of a tensor."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+
+    def install(self, patches: Patches) -> None:
+        for name in ("item", "tolist", "numpy", "__float__"):
+            patches.wrap(torch.Tensor, name, self._wrap_reader)
+        for name in ("__repr__", "__format__"):
+            patches.wrap(torch.Tensor, name, self._wrap_text)
+
+    def _wrap_reader(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        guard = self._guard
+
+        def read(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+            value = original(tensor, *args, **kwargs)
+            if type(value) is float:
+                if value - value != 0:
+                    self._tell(value, sys._getframe(1))
+            elif guard.looking and not isinstance(value, (int, complex)) and guard.is_the_users():
+                bad = guard.quietly(_nonfinite_in, tensor)
+                if bad is not None:
+                    self._tell(bad, sys._getframe(1))
+            return value
+
+        return read
+
+    def _wrap_text(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def show(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+            text = original(tensor, *args, **kwargs)
+            if self._guard.looking and isinstance(text, str) and ("nan" in text or "inf" in text):
+                self._tell(float("nan" if "nan" in text else "inf"), sys._getframe(1))
+            return text
+
+        return show
+
+    def _tell(self, value: float, frame: FrameType) -> None:
+        guard = self._guard
+        if not guard.looking or not guard.is_the_users():
+            return
+        if not is_torch_file(frame.f_code.co_filename):  # torch reads for its own purposes
+            guard.read(value, capture(frame))
+
+
+def _nonfinite_in(tensor: torch.Tensor) -> float | None:
+    plain = type(tensor).__torch_dispatch__ in PLAIN and tensor.layout is torch.strided
+    if plain and tensor.is_floating_point() and has_nonfinite(tensor.detach()):
+        return float("nan" if bool(torch.isnan(tensor.detach()).any()) else "inf")
+    return None
