@@ -17,6 +17,7 @@ SATURATING = frozenset({"sigmoid", "tanh", "_softmax", "erf"})
 BOUNDS = frozenset({"clamp_min", "clamp", "maximum"})
 LARGEST = frozenset({"max", "amax", "aminmax"})
 SMALLEST = frozenset({"min", "amin", "aminmax"})
+CHOOSING = frozenset({"index", "gather", "index_select", "select"})
 NEAR = 3
 HALF = frozenset({"float16", "bfloat16"})
 CANCELLED = 1e-3  # a difference this small beside its operands has lost its leading digits
@@ -110,7 +111,8 @@ def _from_function(op: OpRecord, culprit: Operand | None) -> Iterator[Cause]:
     """A stable function exists for what was composed by hand."""
     if op.name != "log" or culprit is None or not culprit.upstream:
         return
-    names = [op.name for op in culprit.upstream[:2]]
+    # Choosing elements in between changes nothing about it.
+    names = [op.name for op in culprit.upstream if op.name not in CHOOSING][:2] or [""]
     if names[0] == "_softmax":
         yield Cause(code="wrong_function", evidence="logarithm of a softmax; `log_softmax` does not round to 0")  # fmt: skip
     elif names[0] == "sigmoid":
