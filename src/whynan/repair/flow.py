@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from whynan.repair.calls import Fn, fn, one_minus
-from whynan.repair.instances import argument_for, parameter_for
-from whynan.repair.project import Lost, Place, Project
+from whynan.repair.project import Lost, Place, Project, argument_for, parameter_for
 from whynan.repair.source import Expression, Source
 
 METADATA = frozenset({"shape", "size", "dtype", "device", "dim", "ndim", "numel"})

@@ -6,7 +6,16 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from whynan.repair.project import ONLY_LOOKS, SAME_MODULE, WRAPPERS, Lost, Place, Project
+from whynan.repair.project import (
+    ONLY_LOOKS,
+    SAME_MODULE,
+    WRAPPERS,
+    Lost,
+    Place,
+    Project,
+    argument_for,
+    parameter_for,
+)
 from whynan.repair.source import Source
 
 
@@ -131,29 +140,3 @@ def _is_layer(above: cst.CSTNode | None) -> bool:
         return False
     index = above.slice[0].slice
     return isinstance(index, cst.Index) and isinstance(index.value, cst.Integer)
-
-
-def parameter_for(found: tuple[Place, int], call: cst.Call, arg: cst.Arg) -> cst.Name | None:
-    """The parameter that an argument becomes."""
-    function, skipped = found
-    assert isinstance(function.node, cst.FunctionDef)
-    parameters = function.node.params
-    names = [p.name for p in (*parameters.params, *parameters.kwonly_params)]
-    if arg.keyword is not None:
-        return next((n for n in names if n.value == arg.keyword.value), None)
-    position = list(call.args).index(arg) + skipped
-    if any(a.star for a in call.args) or position >= len(parameters.params):
-        return None
-    return parameters.params[position].name
-
-
-def argument_for(
-    call: Place, function: Place, skipped: int, name: str
-) -> cst.BaseExpression | None:
-    """What a call gives for a parameter."""
-    assert isinstance(call.node, cst.Call)
-    for arg in call.node.args:
-        parameter = parameter_for((function, skipped), call.node, arg)
-        if parameter is not None and parameter.value == name:
-            return arg.value
-    return None

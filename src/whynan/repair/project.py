@@ -83,12 +83,30 @@ class Project:
             if isinstance(made, cst.Call) and isinstance(made.func, cst.Name):
                 owner = self._defined(source, made.func.value, cst.ClassDef)
                 return self._method(owner, "forward") if owner else None
+            given = source.bindings(callee.value, source.scope(callee))
+            if len(given) == 1 and isinstance(source.parent(given[0]), cst.Param):
+                return self._handed_in(source, callee)
             found = self._defined(source, callee.value, cst.FunctionDef)
             return (found, 0) if found is not None else None
         if isinstance(callee, cst.Attribute) and source.code(callee.value) == "self":
             classes = [a for a in source.ancestors(callee) if isinstance(a, cst.ClassDef)]
             return self._method(Place(source, classes[0]), callee.attr.value) if classes else None
         return None
+
+    def _handed_in(self, source: Source, callee: cst.Name) -> tuple[Place, int] | None:
+        """Of a parameter, as in `train(net, criterion)`: the same function from every caller."""
+        around = source.scope(callee)
+        if not isinstance(around, cst.FunctionDef):
+            return None
+        skipped = int(class_of(source, around) is not None)
+        found = set()
+        try:
+            for call in self.calls_of(Place(source, around)):
+                given = argument_for(call, Place(source, around), skipped, callee.value)
+                found.add(self.function(call.source, given) if given is not None else None)
+        except (Lost, RecursionError):
+            return None
+        return found.pop() if len(found) == 1 else None
 
     def _module_level(self, source: Source, name: cst.Name) -> Expression | None:
         """A global that is given a value once: `criterion = FocalLoss()`."""
@@ -206,6 +224,32 @@ def class_of(source: Source, node: cst.CSTNode) -> cst.ClassDef | None:
     block = source.parent(node)
     above = source.parent(block) if block is not None else None
     return above if isinstance(above, cst.ClassDef) else None
+
+
+def parameter_for(found: tuple[Place, int], call: cst.Call, arg: cst.Arg) -> cst.Name | None:
+    """The parameter that an argument becomes."""
+    function, skipped = found
+    assert isinstance(function.node, cst.FunctionDef)
+    parameters = function.node.params
+    names = [p.name for p in (*parameters.params, *parameters.kwonly_params)]
+    if arg.keyword is not None:
+        return next((n for n in names if n.value == arg.keyword.value), None)
+    position = list(call.args).index(arg) + skipped
+    if any(a.star for a in call.args) or position >= len(parameters.params):
+        return None
+    return parameters.params[position].name
+
+
+def argument_for(
+    call: Place, function: Place, skipped: int, name: str
+) -> cst.BaseExpression | None:
+    """What a call gives for a parameter."""
+    assert isinstance(call.node, cst.Call)
+    for arg in call.node.args:
+        parameter = parameter_for((function, skipped), call.node, arg)
+        if parameter is not None and parameter.value == name:
+            return arg.value
+    return None
 
 
 def _python_files(root: str) -> Iterator[str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from whynan.model import OpRecord
-from whynan.repair.calls import fn
+from whynan.repair.calls import Fn, fn
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.flow import CRITERIA, ENTROPIES, Flow, Log
@@ -162,7 +162,14 @@ def _changed(case: Case, producer: Producer, flow: Flow, kind: str) -> Iterator[
         return edits.setdefault(source.path, Edit(source))
 
     source, node, text = producer.removed
-    edit(source).replace(node, text)
+    line = source.statement(node)
+    if (
+        line is not None
+        and source.code(line).split("#")[0].strip() == f"{text} = {source.code(node)}"
+    ):
+        edit(source).remove(line)  # `out = self.softmax(out)`
+    else:
+        edit(source).replace(node, text)
     for place in flow.others:
         assert isinstance(place.node, Expression)
         edit(place.source).replace(place.node, producer.again(place.source.code(place.node)))
@@ -203,12 +210,25 @@ def _in_log_space(log: Log, producer: Producer, kind: str) -> tuple[Expression, 
         sign = f"-{source.receiver(node)}" if log.complement else logits
         return log.call.node, f"{source.functional()}.logsigmoid({sign})", False
     dim = producer.op.scalars.get("dim")
-    above = source.parent(log.call.node)
-    outer = fn(source, source.parent(above)) if isinstance(above, cst.Arg) else None
-    if kind == "cross_entropy" and log.call.operand is node and outer is not None:
-        if outer.name == "nll_loss" and outer.operand is log.call.node and dim == 1:
-            return outer.node, outer.rebuilt("cross_entropy", logits), True
+    loss = _likelihood(source, log) if kind == "cross_entropy" else None
+    if loss is not None and _is_class_axis(producer.op):
+        return loss.node, loss.rebuilt("cross_entropy", logits), True
     text = f"torch.log_softmax({logits}, dim={dim})"
     if log.call.operand is not node:
         text = source.code(log.call.operand.deep_replace(node, cst.parse_expression(text)))
     return log.call.node, text, False
+
+
+def _likelihood(source: Source, log: Log) -> Fn | None:
+    """`nll_loss` of the logarithm itself."""
+    above = source.parent(log.call.node)
+    outer = fn(source, source.parent(above)) if isinstance(above, cst.Arg) else None
+    if outer is None or outer.name != "nll_loss" or outer.operand is not log.call.node:
+        return None
+    return outer if log.call.operand is log.place.node else None
+
+
+def _is_class_axis(op: OpRecord) -> bool:
+    """`cross_entropy` takes the softmax over axis 1."""
+    dim, stats = op.scalars.get("dim"), op.inputs[0].stats if op.inputs else None
+    return dim == 1 or (dim == -1 and stats is not None and len(stats.shape) == 2)

@@ -68,9 +68,10 @@ def _two_terms(source: Source, total: cst.BinaryOperation) -> tuple[Expression, 
         return None
     for (p, factor, _), (q, other, _) in ((left, right), (right, left)):
         rest, weight = one_minus(q), one_minus(other)
-        if rest is not None and weight is not None and one_minus(p) is None:
-            if source.same(rest, p) and source.same(weight, factor):
-                return p, source.code(factor), minus
+        if rest is None or weight is None or one_minus(p) is not None:
+            continue
+        if source.same(rest, p) and source.same(weight, factor):
+            return p, source.code(factor), minus
     return None
 
 
