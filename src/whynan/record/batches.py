@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -10,11 +11,10 @@ from typing import Any
 
 import torch
 
+from whynan.files import SAVE_BATCH_TO
 from whynan.model import Sample
 from whynan.record.checks import Checks, tensors_in
 from whynan.record.patches import Patches
-
-SAVE_TO = "WHYNAN_SAVE_BATCH"  # a path: the failing batch is written there
 
 
 class Batches:
@@ -37,16 +37,8 @@ class Batches:
 
     def save(self, sample: Sample | None) -> None:
         """Write the batch where the environment asks for it, for the user to look at."""
-        path = os.environ.get(SAVE_TO)
-        if not path or not self.inputs:
-            return
-        content = {
-            "inputs": [t.cpu().clone() for t in self.inputs],
-            "sample": sample.index if sample is not None else None,
-            "dataset_indices": self.indices,
-        }
-        torch.save(content, f"{path}.part")
-        os.replace(f"{path}.part", path)
+        if self.inputs:
+            keep_batch(self.inputs, sample.index if sample is not None else None, self.indices)
 
     def note_inputs(self, module: torch.nn.Module, args: Any) -> None:
         """Of modules with parameters: a loss function is given results, not a batch."""
@@ -79,3 +71,20 @@ class Batches:
             return batch
 
         return fetch
+
+
+def keep_batch(inputs: list[torch.Tensor], sample: int | None, indices: list[int] | None) -> None:
+    """Whole or not at all; a folder that is gone must not end the user's training."""
+    path = os.environ.get(SAVE_BATCH_TO)
+    if not path:
+        return
+    content = {
+        "inputs": [t.detach().cpu().clone() for t in inputs],
+        "sample": sample,
+        "dataset_indices": indices,
+    }
+    try:
+        torch.save(content, f"{path}.part")
+        os.replace(f"{path}.part", path)
+    except (OSError, RuntimeError) as error:
+        print(f"whynan: could not write the batch {path}: {error}", file=sys.stderr)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from whynan.files import SAVE_BATCH_TO
 from whynan.launch import Program
 from whynan.model import Diagnosis
 from whynan.repair.child import VARIABLE
@@ -55,6 +56,8 @@ class Ran:
 def run(trial: Trial, *, limit_s: float | None = None, quiet: bool = True) -> Ran:
     """Run it to its end or for `limit_s` seconds; `quiet` swallows what the program prints."""
     started = time.monotonic()
+    # The batch to be kept is the user's failing one, not that of a trial.
+    environment = {k: v for k, v in os.environ.items() if k != SAVE_BATCH_TO}
     with tempfile.TemporaryDirectory(prefix="whynan-") as folder:
         result = Path(folder) / "diagnosis"
         description = Path(folder) / "trial.json"
@@ -62,7 +65,7 @@ def run(trial: Trial, *, limit_s: float | None = None, quiet: bool = True) -> Ra
         with open(Path(folder) / "errors", "w+", encoding="utf-8", errors="replace") as errors:
             process = subprocess.Popen(
                 [sys.executable, *_interpreter_flags(), "-m", "whynan.repair.child"],
-                env={**os.environ, VARIABLE: str(description)},
+                env={**environment, VARIABLE: str(description)},
                 stdin=subprocess.DEVNULL if quiet else None,
                 stdout=subprocess.DEVNULL if quiet else None,
                 stderr=errors if quiet else None,
