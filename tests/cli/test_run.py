@@ -361,14 +361,16 @@ for xb, in DataLoader(TensorDataset(x), batch_size=8, {order}):
 
 
 @pytest.mark.parametrize("mode", ["auto", "trace", "guard"])
-def test_the_failing_batch_is_kept_in_every_mode(mode: str, tmp_path: Path) -> None:
+def test_the_failing_batch_is_kept_in_every_mode(
+    mode: str, tmp_path: Path, programs: ForkServer
+) -> None:
     import torch
 
-    write(tmp_path, BATCHES.format(order="shuffle=True"))
-    done = whynan("run", "--mode", mode, "--save-batch", "batch.pt", "script.py", cwd=tmp_path)
-    assert done.returncode == 3
-    assert "whynan: the failing batch is in batch.pt" in done.stderr
-    batch = torch.load(tmp_path / "batch.pt")
+    path = tmp_path / "batch.pt"
+    prelude = f"import os\nos.environ['WHYNAN_SAVE_BATCH'] = {str(path)!r}\n"
+    script = write(tmp_path, prelude + BATCHES.format(order="shuffle=True"))
+    assert programs.run(script, mode=mode).code == 3
+    batch = torch.load(path)
     inputs = batch["inputs"][0]
     assert inputs.shape == (8, 3)
     (row,) = (inputs == 0).all(dim=1).nonzero().reshape(-1).tolist()
@@ -386,6 +388,7 @@ def test_the_failing_batch_is_kept_by_the_second_run(tmp_path: Path) -> None:
     done = whynan("run", "--save-batch", "batch.pt", "script.py", cwd=tmp_path)
     assert done.returncode == 3
     assert "running the script again" in done.stderr
+    assert "whynan: the failing batch is in batch.pt" in done.stderr
     batch = torch.load(tmp_path / "batch.pt")
     assert batch["sample"] == 153 % 8
     assert not batch["inputs"][0][153 % 8].any()
