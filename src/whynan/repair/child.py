@@ -78,6 +78,10 @@ def main() -> int:
     if description["save_batch"]:
         os.environ[SAVE_BATCH_TO] = description["save_batch"]
     _hand_over_diagnosis(_intervene(description["intervention"]))
+    if description["drop"]:
+        from whynan.repair.leaving_out import leave_out
+
+        leave_out(**description["drop"])
     from whynan.launch import Program
     from whynan.runner import Run, RunOptions
 

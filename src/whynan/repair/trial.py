@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO
 
@@ -25,6 +25,15 @@ LAST_WORDS = 2000  # characters of a failed program's own errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Drop:
+    """Samples to leave out of one batch: the batch's number in the run, its size, the rows."""
+
+    fetch: int
+    size: int
+    rows: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """What to run."""
 
@@ -32,6 +41,7 @@ class Trial:
     texts: Mapping[str, str] = field(default_factory=dict)  # path -> changed source
     max_steps: int | None = None
     intervention: str | None = None
+    drop: Drop | None = None
     save_batch: str | None = None  # where to write the failing batch
 
 
@@ -92,6 +102,7 @@ def _describe(trial: Trial, result: Path) -> dict[str, object]:
         "texts": dict(trial.texts),
         "max_steps": trial.max_steps,
         "intervention": trial.intervention,
+        "drop": asdict(trial.drop) if trial.drop is not None else None,
         "save_batch": trial.save_batch,
         "result": str(result),
     }
