@@ -85,7 +85,8 @@ def _with_guilty_sample(program: Program, before: Diagnosis, options: FixOptions
         return before
     if sample is None:
         if bisection.tries:
-            _say("  no single sample")
+            why = "time was up before one was found" if bisection.gave_up else "no single sample"
+            _say(f"  {why}")
         return before
     _say(f"  {told_sample(sample)}")
     return with_sample(before, sample)

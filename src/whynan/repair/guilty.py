@@ -40,23 +40,44 @@ class Bisection:
             return None
         self._deadline = time.monotonic() + self.budget_s
         self.tell(f"leaving out samples of the batch of {fetch.size} to see which one it is")
-        half = fetch.size // 2
-        first, second = range(half), range(half, fetch.size)
+        guess = self._odd_row(fetch.size)
+        row = guess if guess is not None else self._bisected(fetch.size)
+        if row is None:
+            return None
+        known = fetch.indices[row] if fetch.indices is not None else None
+        return Sample(index=row, size=fetch.size, dataset_index=known, inferred=True)
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether a trial told nothing, so that there may be a guilty sample all the same."""
+        return None in self._known.values()
+
+    def _odd_row(self, size: int) -> int | None:
+        """A value far outside its column makes its sample the first suspect."""
+        odd = self.before.anomalies[0].evidence.around.oddity
+        if odd is None or odd.row is None or odd.row >= size:
+            return None
+        other = (odd.row + size // 2) % size
+        heals = self._healthy_without(range(odd.row, odd.row + 1))
+        if not heals or self._healthy_without(range(other, other + 1)) is not False:
+            return None
+        return odd.row
+
+    def _bisected(self, size: int) -> int | None:
+        half = size // 2
+        first, second = range(half), range(half, size)
         heals = self._healthy_without(first), self._healthy_without(second)
         if heals not in ((True, False), (False, True)):
             return None  # in both halves or in neither: not the fault of one sample
         suspects = first if heals[0] else second
+        # The other half has shown that leaving out just anything does not help.
         while len(suspects) > 1:
             half = len(suspects) // 2
             heals_first = self._healthy_without(suspects[:half])
             if heals_first is None:
                 return None
             suspects = suspects[:half] if heals_first else suspects[half:]
-        if not self._healthy_without(suspects):
-            return None
-        row = suspects[0]
-        known = fetch.indices[row] if fetch.indices is not None else None
-        return Sample(index=row, size=fetch.size, dataset_index=known, inferred=True)
+        return suspects[0] if self._healthy_without(suspects) else None
 
     def _healthy_without(self, rows: range) -> bool | None:
         """None: nothing was learnt, because time is up or the program ended otherwise."""
