@@ -193,6 +193,16 @@ class Sample:
     size: int  # of the batch
     bad: int = 1  # samples of this batch that do
     dataset_index: int | None = None  # when the sampler reveals it
+    inferred: bool = False  # not seen in its rows: without it the step stays healthy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetch:
+    """The last batch that a DataLoader gave before the failure."""
+
+    number: int  # counted from 1, over all loaders
+    size: int
+    indices: tuple[int, ...] | None = None  # of the dataset, when the sampler reveals them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,6 +232,7 @@ class Circumstances:
 
     history: tuple[HistoryRow, ...] = ()
     sample: Sample | None = None
+    fetch: Fetch | None = None
     layers: tuple[Layer, ...] = ()  # those that look wrong
     oddity: Oddity | None = None
     weight_norm: float | None = None  # the largest of a parameter

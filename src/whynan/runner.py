@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 from whynan import launch
 from whynan.errors import StopRun, UsageError, WhynanError
 from whynan.explain.story import tell
+from whynan.files import SAVE_BATCH_TO
 from whynan.model import Diagnosis, Evidence, Outcome
 from whynan.pipeline import diagnose, unseen
 from whynan.ranks import launched
@@ -40,6 +41,7 @@ class RunOptions:
     tensorboard: Path | None = None
     recording: Path | None = None
     capsule: Path | None = None
+    save_batch: Path | None = None
     max_steps: int | None = None
     trace_from: int | None = None  # a second run: record from this step on
     live_steps: int | None = None  # how many steps `auto` records before it only guards
@@ -72,6 +74,8 @@ class Run:
     def go(self) -> int:
         """Run it and return the exit code."""
         self._check_paths()
+        if self.options.save_batch is not None:  # absolute: the program may change the folder
+            os.environ[SAVE_BATCH_TO] = str(self.options.save_batch.absolute())
         try:
             run = launch.prepare(self.program)
         except UsageError:
@@ -113,11 +117,12 @@ class Run:
                 raise UsageError("--capsule needs safetensors: pip install safetensors")
             if capsule.exists() and not capsule.is_dir():
                 raise UsageError(f"--capsule {capsule}: there is a file of that name")
-        for option in ("json", "html", "recording"):
+        for option in ("json", "html", "recording", "save_batch"):
             path: Path | None = getattr(self.options, option)
             if path is not None and not path.absolute().parent.is_dir():
                 folder = path.absolute().parent
-                raise UsageError(f"--{option} {path}: the folder {folder} does not exist")
+                name = option.replace("_", "-")
+                raise UsageError(f"--{name} {path}: the folder {folder} does not exist")
 
     # ---- while it runs ----------------------------------------------------------------
 
@@ -206,6 +211,8 @@ class Run:
             return  # nothing confirms it
         else:
             self._extra, self._reproduced = (unseen(seen, why),), "no"
+            if self.watch is not None:
+                self.watch.batches.keep_last()
         self._take()
         if not self._ending:
             self._show()

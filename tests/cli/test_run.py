@@ -339,3 +339,67 @@ def test_options_may_come_from_the_environment(tmp_path: Path) -> None:
     done = whynan("run", script.name, cwd=tmp_path, WHYNAN_MODE="trace", WHYNAN_JSON="job.json")
     assert done.returncode == 3
     assert json.loads((tmp_path / "job.json").read_text())["mode"] == "trace"
+
+
+# Item 33 of the dataset is the only one whose features are all 0: its norm has no direction.
+BATCHES = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+torch.manual_seed(0)
+x = torch.randn(64, 3) + 3
+x[33] = 0.0
+net = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+for xb, in DataLoader(TensorDataset(x), batch_size=8, {order}):
+    out = net(xb) / xb.norm(dim=1, keepdim=True)
+    loss = (out - 1).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("mode", ["auto", "trace", "guard"])
+def test_the_failing_batch_is_kept_in_every_mode(
+    mode: str, tmp_path: Path, programs: ForkServer
+) -> None:
+    import torch
+
+    path = tmp_path / "batch.pt"
+    prelude = f"import os\nos.environ['WHYNAN_SAVE_BATCH'] = {str(path)!r}\n"
+    script = write(tmp_path, prelude + BATCHES.format(order="shuffle=True"))
+    assert programs.run(script, mode=mode).code == 3
+    batch = torch.load(path)
+    inputs = batch["inputs"][0]
+    assert inputs.shape == (8, 3)
+    (row,) = (inputs == 0).all(dim=1).nonzero().reshape(-1).tolist()
+    assert batch["dataset_indices"][row] == 33
+    if mode != "guard":  # which sees that the step is bad, not where it began
+        assert batch["sample"] == row
+
+
+def test_the_failing_batch_is_kept_by_the_second_run(tmp_path: Path) -> None:
+    """Batches of no DataLoader cannot be given again: the script is run again."""
+    import torch
+
+    text = BATCHES.replace("x[33]", "x[153]").replace("(64,", "(192,")
+    write(tmp_path, text.replace("xb, in DataLoader(TensorDataset(x), batch_size=8, {order})", "xb in x.split(8)"))  # fmt: skip
+    done = whynan("run", "--save-batch", "batch.pt", "script.py", cwd=tmp_path)
+    assert done.returncode == 3
+    assert "running the script again" in done.stderr
+    assert "whynan: the failing batch is in batch.pt" in done.stderr
+    batch = torch.load(tmp_path / "batch.pt")
+    assert batch["sample"] == 153 % 8
+    assert not batch["inputs"][0][153 % 8].any()
+    assert batch["dataset_indices"] is None
+
+
+def test_no_batch_is_claimed_where_none_is_known(tmp_path: Path) -> None:
+    write(tmp_path, FAILING)
+    done = whynan("run", "--save-batch", "batch.pt", "script.py", cwd=tmp_path)
+    assert "no batch was written" in done.stderr
+    assert not (tmp_path / "batch.pt").exists()
+    refused = whynan("run", "--save-batch", "nowhere/batch.pt", "script.py", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "--save-batch nowhere/batch.pt: the folder" in refused.stderr

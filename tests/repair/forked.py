@@ -32,6 +32,10 @@ class RepairServer:
     def whatif(self, script: Path, *args: str) -> dict[str, Any]:
         return self._ask("whatif", script, args)
 
+    def guilty(self, script: Path) -> dict[str, Any]:
+        """The sample that is found by leaving out parts of the batch."""
+        return self._ask("guilty", script, ())
+
     def _ask(self, kind: str, script: Path, args: tuple[str, ...]) -> dict[str, Any]:
         if self._process is None:
             self._process = subprocess.Popen(
@@ -151,6 +155,20 @@ def _fix(script: Path, args: list[str]) -> dict[str, Any]:
     }
 
 
+def _guilty(script: Path, args: list[str]) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from whynan.launch import Program
+    from whynan.repair.guilty import Bisection
+    from whynan.repair.trial import Trial
+
+    program = Program(target=script.name, args=tuple(args))
+    before = run_forked(Trial(program=program)).diagnosis
+    bisection = Bisection(program=program, before=before, run=run_forked, budget_s=LIMIT_S)
+    sample = bisection.find()
+    return {"sample": sample and asdict(sample), "tries": bisection.tries}
+
+
 def _whatif(script: Path, args: list[str]) -> dict[str, Any]:
     from dataclasses import asdict
 
@@ -173,7 +191,7 @@ def _serve(requests: IO[str], answers: IO[str]) -> None:
         kind, script, args = json.loads(line)
         os.chdir(Path(script).parent)
         try:
-            answer = (_fix if kind == "fix" else _whatif)(Path(script), args)
+            answer = {"fix": _fix, "whatif": _whatif, "guilty": _guilty}[kind](Path(script), args)
         except Exception:
             answer = {"error": traceback.format_exc()}
         answers.write(json.dumps(answer) + "\n")

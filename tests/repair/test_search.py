@@ -51,7 +51,7 @@ def test_two_faults_are_mended_together(repairs: RepairServer, tmp_path: Path) -
 
         def bce(z, y):
             p = torch.sigmoid(z)
-            return -(y * torch.log(p) + (1 - y) * torch.log(1 - p)).mean()
+            return -(2 * y * torch.log(p) + (1 - y) * torch.log(1 - p)).mean()
 
         w = torch.tensor([-200.0, 60.0], requires_grad=True)
         optimizer = torch.optim.SGD([w], lr=0.1)
@@ -67,7 +67,7 @@ def test_two_faults_are_mended_together(repairs: RepairServer, tmp_path: Path) -
     assert (first["kind"], first["verdict"]) == ("logsigmoid+logsigmoid", "verified")
     text = next(iter(found["texts"].values()))
     assert (
-        "return -(y * torch.nn.functional.logsigmoid(z) + (1 - y) * torch.nn.functional.logsigmoid(-z)).mean()"
+        "return -(2 * y * torch.nn.functional.logsigmoid(z) + (1 - y) * torch.nn.functional.logsigmoid(-z)).mean()"
         in text
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -63,6 +64,13 @@ if TYPE_CHECKING:
     help="On harm, keep what repeats the step elsewhere: weights, optimizer state, batch and "
     "random states, as safetensors and JSON.",
 )
+@click.option(
+    "--save-batch",
+    type=click.Path(path_type=Path),
+    metavar="P",
+    help="On harm, write the failing batch there, for `torch.load`: the model's inputs, the guilty "
+    "sample and the dataset's indices.",
+)
 @click.option("--fix", is_flag=True, help="On harm, find a change that removes it: `whynan fix`.")
 @click.option("--trace-from", type=click.IntRange(min=0), hidden=True)
 @takes_program
@@ -76,6 +84,7 @@ def run(
     max_steps: int | None,
     recording: Path | None,
     capsule: Path | None,
+    save_batch: Path | None,
     fix: bool,
     trace_from: int | None,
 ) -> int:
@@ -93,7 +102,7 @@ def run(
 
     In a job script the options can be set by environment variables: WHYNAN_MODE,
     WHYNAN_ON_ANOMALY, WHYNAN_JSON, WHYNAN_HTML, WHYNAN_TENSORBOARD, WHYNAN_RECORDING,
-    WHYNAN_CAPSULE, WHYNAN_MAX_STEPS.
+    WHYNAN_CAPSULE, WHYNAN_SAVE_BATCH, WHYNAN_MAX_STEPS.
     """
     from whynan.runner import Mode, Policy, Run, RunOptions
 
@@ -106,13 +115,25 @@ def run(
         recording=recording,
         max_steps=max_steps,
         capsule=capsule,
+        save_batch=save_batch,
         trace_from=trace_from,
     )
     watched = Run(program, options)
+    started = time.time()
     code = watched.go()
+    if save_batch is not None and code == 3:
+        _tell_batch(save_batch, started)
     diagnosis = watched.found()
     if fix and diagnosis is not None:
         from whynan.repair.fixing import FixOptions, repair
 
         repair(program, diagnosis, FixOptions(json=json, told=True))
     return code
+
+
+def _tell_batch(path: Path, started: float) -> None:
+    """A file of an earlier run is not this run's batch."""
+    if path.exists() and path.stat().st_mtime >= started - 1:
+        click.echo(f"whynan: the failing batch is in {path}", err=True)
+    else:
+        click.echo("whynan: no batch was written: no model or DataLoader was in use", err=True)

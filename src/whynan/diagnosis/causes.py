@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 from whynan.diagnosis.circumstances import causes_around
@@ -17,6 +18,7 @@ SATURATING = frozenset({"sigmoid", "tanh", "_softmax", "erf"})
 BOUNDS = frozenset({"clamp_min", "clamp", "maximum"})
 LARGEST = frozenset({"max", "amax", "aminmax"})
 SMALLEST = frozenset({"min", "amin", "aminmax"})
+CHOOSING = frozenset({"index", "gather", "index_select", "select"})
 NEAR = 3
 HALF = frozenset({"float16", "bfloat16"})
 CANCELLED = 1e-3  # a difference this small beside its operands has lost its leading digits
@@ -47,25 +49,27 @@ def _from_operand(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
             return  # far back, only a trail of zeros explains a zero
         if maker.name in SATURATING and maker.value in (1, -1):
             reason = next((o.value for o in maker.inputs if o.value is not None), None)
-            text = f"{_place(maker)}: `{maker.name.strip('_')}` of {number(reason)} rounded to exactly {number(maker.value)}"
+            text = f"{_place(maker, op)}: `{maker.name.strip('_')}` of {number(reason)} rounded to exactly {number(maker.value)}"
             yield Cause(code="saturation", evidence=text)
             return
         if maker.name in ("std", "var", "std_mean", "var_mean") and maker.value == 0:
-            yield Cause(code="constant_input", evidence=f"{_place(maker)}: all values are equal")
+            yield Cause(
+                code="constant_input", evidence=f"{_place(maker, op)}: all values are equal"
+            )
             return
         if maker.name in ("sub", "rsub") and _cancelled(maker):
-            yield _difference(maker)
+            yield _difference(maker, op)
             return
-        if maker.value == 0 and _lost_eps(maker) is not None:
-            yield Cause(code="eps_too_small", evidence=_lost_eps(maker) or "")
+        if maker.value == 0 and _lost_eps(maker, op) is not None:
+            yield Cause(code="eps_too_small", evidence=_lost_eps(maker, op) or "")
             return
         if maker.value == 0 and maker.name in UNDERFLOWING and _nonzero_operands(maker):
-            yield Cause(code="underflow", evidence=_underflow(maker))
+            yield Cause(code="underflow", evidence=_underflow(maker, op))
             return
         if maker.value == 0 and maker.name == "sum" and _counts_a_mask(maker, culprit):
             stats = maker.inputs[0].slice_stats or maker.inputs[0].stats
             n = stats.count if stats is not None else 0
-            text = f"{_place(maker)}: the mask selects none of {plural(n, 'entry', 'entries')}"
+            text = f"{_place(maker, op)}: the mask selects none of {plural(n, 'entry', 'entries')}"
             yield Cause(code="empty_mask", evidence=text)
             return
 
@@ -80,20 +84,22 @@ def _cancelled(maker: OpRecord) -> bool:
     return maker.value < 0 and abs(maker.value) < CANCELLED * max(map(abs, values))
 
 
-def _difference(maker: OpRecord) -> Cause:
+def _difference(maker: OpRecord, op: OpRecord) -> Cause:
     a, b = (o.value for o in maker.inputs if o.value is not None)
     made_by = {(o.source or "").removeprefix("result of ") for o in maker.inputs}
     if maker.value == 0 and made_by & LARGEST and made_by & SMALLEST:
-        text = f"{_place(maker)}: the largest and the smallest value are both {number(a)}"
+        text = f"{_place(maker, op)}: the largest and the smallest value are both {number(a)}"
         return Cause(code="constant_input", evidence=text)
     if maker.value == 0:
-        text = f"{_place(maker)}: two equal values were subtracted"
+        text = f"{_place(maker, op)}: two equal values were subtracted"
     else:
-        text = f"{_place(maker)}: {a:.9g} - {b:.9g} gave {number(maker.value)}, which is rounding"
+        text = (
+            f"{_place(maker, op)}: {a:.9g} - {b:.9g} gave {number(maker.value)}, which is rounding"
+        )
     return Cause(code="cancellation", evidence=text)
 
 
-def _lost_eps(maker: OpRecord) -> str | None:
+def _lost_eps(maker: OpRecord, op: OpRecord) -> str | None:
     """An eps that the type rounds to 0."""
     eps = None
     if maker.name == "add":
@@ -103,14 +109,15 @@ def _lost_eps(maker: OpRecord) -> str | None:
     if not eps or eps < 0:
         return None
     what = "adding" if maker.name == "add" else "a lower bound of"
-    return f"{_place(maker)}: {what} {number(eps)} in {maker.dtype} gives 0"
+    return f"{_place(maker, op)}: {what} {number(eps)} in {maker.dtype} gives 0"
 
 
 def _from_function(op: OpRecord, culprit: Operand | None) -> Iterator[Cause]:
     """A stable function exists for what was composed by hand."""
     if op.name != "log" or culprit is None or not culprit.upstream:
         return
-    names = [op.name for op in culprit.upstream[:2]]
+    # Choosing elements in between changes nothing about it.
+    names = [op.name for op in culprit.upstream if op.name not in CHOOSING][:2] or [""]
     if names[0] == "_softmax":
         yield Cause(code="wrong_function", evidence="logarithm of a softmax; `log_softmax` does not round to 0")  # fmt: skip
     elif names[0] == "sigmoid":
@@ -167,7 +174,7 @@ def _from_precision(op: OpRecord, culprit: Operand | None) -> Iterator[Cause]:
     elif dtype == "float16" and culprit is not None and _near_the_end(op, culprit):
         yield Cause(code="low_precision", evidence=f"float16 ends at 65504; {number(culprit.value)} was close to it")  # fmt: skip
     elif dtype == "float16" and culprit is not None and culprit.value == 0:
-        lost = next((m for m in culprit.upstream if _lost_eps(m) and m.value == 0), None)
+        lost = next((m for m in culprit.upstream if _lost_eps(m, op) and m.value == 0), None)
         if lost is not None:
             yield Cause(
                 code="low_precision", evidence="float16 ends at 6e-8; float32 holds this eps"
@@ -178,18 +185,22 @@ def _near_the_end(op: OpRecord, culprit: Operand) -> bool:
     return op.exact is None and culprit.value is not None and 3e4 < abs(culprit.value) <= 65504
 
 
-def _underflow(maker: OpRecord) -> str:
+def _underflow(maker: OpRecord, op: OpRecord) -> str:
     reason = next(o for o in maker.inputs if o.value is not None)
-    text = f"{_place(maker)}: `{maker.name.strip('_')}` of {number(reason.value)} rounded to 0"
+    text = f"{_place(maker, op)}: `{maker.name.strip('_')}` of {number(reason.value)} rounded to 0"
     if maker.name == "_linalg_det":
-        text = f"{_place(maker)}: the determinant rounded to 0"
+        text = f"{_place(maker, op)}: the determinant rounded to 0"
     if maker.name == "_softmax" and reason.slice_stats is not None:
         text += f"; the largest value beside it is {number(reason.slice_stats.max)}"
     return text
 
 
-def _place(op: OpRecord) -> str:
-    return f"line {op.site.line}" if op.site else "upstream"
+def _place(maker: OpRecord, op: OpRecord) -> str:
+    if maker.site is None:
+        return "upstream"
+    if op.site is not None and maker.site.file != op.site.file:
+        return f"{os.path.basename(maker.site.file)}:{maker.site.line}"
+    return f"line {maker.site.line}"
 
 
 def _nonzero_operands(op: OpRecord) -> bool:

@@ -91,7 +91,8 @@ def _facts(anomaly: Anomaly) -> list[Fact]:
         facts.append(Fact(label="called from", text=f"{_place(caller)}: {caller.source}"))
     facts += [Fact(label="observed", text=text) for text in finding.observed]
     if evidence.around.sample is not None:
-        facts.append(Fact(label="sample", text=_sample(evidence.around.sample)))
+        label = "inferred" if evidence.around.sample.inferred else "sample"
+        facts.append(Fact(label=label, text=told_sample(evidence.around.sample)))
     facts += [Fact(label="inferred", text=text) for text in finding.inferred]
     facts += [Fact(label=f"cause: {c.code}", text=c.evidence) for c in finding.causes]
     facts += [Fact(label="unknown", text=text) for text in finding.unknown]
@@ -103,8 +104,12 @@ def _facts(anomaly: Anomaly) -> list[Fact]:
     return facts
 
 
-def _sample(sample: Sample) -> str:
+def told_sample(sample: Sample) -> str:
+    """Which sample it was, in words."""
     known = "" if sample.dataset_index is None else f", item {sample.dataset_index} of the dataset"
+    if sample.inferred:
+        which = f"sample {sample.index} of the {sample.size} in the batch{known}"
+        return f"it is {which}: with that one left out the step stays healthy"
     if sample.bad == 1:
         return f"only sample {sample.index} of the {sample.size} in the batch{known}"
     return f"{sample.bad} of the {sample.size} samples in the batch, the first is {sample.index}{known}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -10,11 +11,10 @@ from typing import Any
 
 import torch
 
-from whynan.model import Sample
+from whynan.files import SAVE_BATCH_TO
+from whynan.model import Fetch, Sample
 from whynan.record.checks import Checks, tensors_in
 from whynan.record.patches import Patches
-
-SAVE_TO = "WHYNAN_SAVE_BATCH"  # a path: the failing batch is written there
 
 
 class Batches:
@@ -24,10 +24,14 @@ class Batches:
         self.checks = checks
         self.inputs: list[torch.Tensor] = []
         self.indices: list[int] | None = None  # of the dataset, for the last batch of a DataLoader
+        self.fetches: int | None = None  # batches of all loaders; None: not counted from the start
         self.given_again: Any = None  # the indices of a batch that the loop gets once more
+        self._installed = False
         self._waiting: weakref.WeakKeyDictionary[Any, deque[Any]] = weakref.WeakKeyDictionary()
 
     def install(self, patches: Patches) -> None:
+        self.fetches = None if self._installed else 0
+        self._installed = True
         iterator = torch.utils.data.dataloader._BaseDataLoaderIter
         patches.wrap(iterator, "_next_index", self._wrap_next_index)
         patches.wrap(iterator, "__next__", self._wrap_next)
@@ -35,18 +39,18 @@ class Batches:
     def clear(self) -> None:
         self.inputs, self.indices = [], None
 
+    def last_fetch(self) -> Fetch | None:
+        """Which batch of the run it was; the model must have been given as many samples."""
+        size = len(self.indices or ()) or (len(self.inputs[0]) if self.inputs else 0)
+        if not self.fetches or not size or (self.inputs and len(self.inputs[0]) != size):
+            return None
+        indices = tuple(self.indices) if self.indices is not None else None
+        return Fetch(number=self.fetches, size=size, indices=indices)
+
     def save(self, sample: Sample | None) -> None:
         """Write the batch where the environment asks for it, for the user to look at."""
-        path = os.environ.get(SAVE_TO)
-        if not path or not self.inputs:
-            return
-        content = {
-            "inputs": [t.cpu().clone() for t in self.inputs],
-            "sample": sample.index if sample is not None else None,
-            "dataset_indices": self.indices,
-        }
-        torch.save(content, f"{path}.part")
-        os.replace(f"{path}.part", path)
+        if self.inputs:
+            keep_batch(self.inputs, sample.index if sample is not None else None, self.indices)
 
     def note_inputs(self, module: torch.nn.Module, args: Any) -> None:
         """Of modules with parameters: a loss function is given results, not a batch."""
@@ -72,6 +76,8 @@ class Batches:
         def fetch(iterator: Any) -> Any:
             self.given_again = None
             batch = original(iterator)
+            if self.fetches is not None:
+                self.fetches += 1
             waiting = self._waiting.get(iterator)
             index = waiting.popleft() if waiting else self.given_again
             listed = list(index) if isinstance(index, (list, tuple)) else []
@@ -79,3 +85,20 @@ class Batches:
             return batch
 
         return fetch
+
+
+def keep_batch(inputs: list[torch.Tensor], sample: int | None, indices: list[int] | None) -> None:
+    """Whole or not at all; a folder that is gone must not end the user's training."""
+    path = os.environ.get(SAVE_BATCH_TO)
+    if not path:
+        return
+    content = {
+        "inputs": [t.detach().cpu().clone() for t in inputs],
+        "sample": sample,
+        "dataset_indices": indices,
+    }
+    try:
+        torch.save(content, f"{path}.part")
+        os.replace(f"{path}.part", path)
+    except (OSError, RuntimeError) as error:
+        print(f"whynan: could not write the batch {path}: {error}", file=sys.stderr)

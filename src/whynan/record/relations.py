@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import torch
@@ -31,6 +32,8 @@ class Read(NamedTuple):
             else None
         )
 
+
+MAX_PICKED_FROM = 1_000_000  # values of a tensor whose indexing is looked at element by element
 
 # Same shape in and out, each slice along `dim` computed together.
 ALONG_DIM = frozenset(
@@ -224,6 +227,25 @@ def _looked_up(record: Record, k: int, named: list[Named], index: Index) -> list
     return [Read(role, ref, (*index[:dim], row, *index[dim + 1 :]), position, item)]
 
 
+def _indexed(record: Record, k: int, named: list[Named], index: Index) -> list[Read]:
+    """`x[rows, columns]`, `x[mask]`: torch itself tells which element was picked."""
+    role, ref, position, item = named[0]
+    given = record.args[1] if len(record.args) > 1 else record.kwargs.get("indices")
+    chosen = [a.tensor() if isinstance(a, Ref) else None for a in given or ()]
+    known = all(t is not None for t, a in zip(chosen, given or (), strict=True) if a is not None)
+    count = math.prod(ref.shape)
+    if role != "self" or not chosen or not known or not 0 < count <= MAX_PICKED_FROM:
+        return [_whole(*n) for n in named]
+    places = torch.arange(count).reshape(ref.shape)
+    on_cpu = [t.cpu() if t is not None else None for t in chosen]
+    place = torch.ops.aten.index(places, on_cpu)[index]
+    return [
+        Read(
+            role, ref, tuple(int(i) for i in torch.unravel_index(place, ref.shape)), position, item
+        )
+    ]
+
+
 def _rows(record: Record, k: int, named: list[Named], index: Index) -> list[Read]:
     """Operations that keep the leading dimension apart: layer norm, convolution, attention."""
     lead = 2 if "attention" in record.info.base else 1
@@ -246,6 +268,7 @@ _SPECIAL = {
     **dict.fromkeys(("mm", "bmm", "mv", "addmm", "baddbmm", "addmv", "addbmm"), _matmul),
     **dict.fromkeys(("cat", "stack"), _joined),
     **dict.fromkeys(("embedding", "index_select", "gather"), _looked_up),
+    "index": _indexed,
     **dict.fromkeys(
         ("convolution", "native_group_norm", "_scaled_dot_product_flash_attention_for_cpu",
          "_scaled_dot_product_attention_math", "native_layer_norm"),

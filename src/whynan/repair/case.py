@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
@@ -143,10 +143,17 @@ class Case:
 
     def change(self, edit: Edit, kind: str, title: str, tier: Tier) -> Iterator[Candidate]:
         """The candidate, unless the change turns out to be none or not to parse."""
-        try:
-            text = edit.text()
-        except (cst.ParserSyntaxError, cst.CSTValidationError):
-            return
-        if text != edit.source.text:
-            texts = {**self.texts, edit.source.path: text}
+        yield from self.change_all([edit], kind, title, tier)
+
+    def change_all(
+        self, edits: Sequence[Edit], kind: str, title: str, tier: Tier
+    ) -> Iterator[Candidate]:
+        """One candidate that changes several files."""
+        texts = dict(self.texts)
+        for edit in edits:
+            try:
+                texts[edit.source.path] = edit.text()
+            except (cst.ParserSyntaxError, cst.CSTValidationError):
+                return
+        if any(texts[edit.source.path] != edit.source.text for edit in edits):
             yield Candidate(kind=kind, title=title, tier=tier, texts=texts)

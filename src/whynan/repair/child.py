@@ -18,6 +18,8 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
+from whynan.files import SAVE_BATCH_TO
+
 VARIABLE = "WHYNAN_TRIAL"
 
 
@@ -74,8 +76,12 @@ def main() -> int:
     description = json.loads(Path(os.environ.pop(VARIABLE)).read_text(encoding="utf-8"))
     lay_over(description["texts"])
     if description["save_batch"]:
-        os.environ["WHYNAN_SAVE_BATCH"] = description["save_batch"]
+        os.environ[SAVE_BATCH_TO] = description["save_batch"]
     _hand_over_diagnosis(_intervene(description["intervention"]))
+    if description["drop"]:
+        from whynan.repair.leaving_out import leave_out
+
+        leave_out(**description["drop"])
     from whynan.launch import Program
     from whynan.runner import Run, RunOptions
 

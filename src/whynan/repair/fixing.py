@@ -10,11 +10,12 @@ from pathlib import Path
 
 from whynan.errors import UsageError
 from whynan.explain.snippet import shown_path
-from whynan.explain.story import tell
+from whynan.explain.story import tell, told_sample
 from whynan.launch import Program
 from whynan.model import Anomaly, Diagnosis, Fix
 from whynan.repair import patches
 from whynan.repair.case import Candidate
+from whynan.repair.guilty import Bisection, with_sample
 from whynan.repair.search import Search
 from whynan.repair.trial import Ran, Trial, run
 from whynan.repair.verdict import Verdict
@@ -56,6 +57,7 @@ def repair(program: Program, before: Diagnosis, options: FixOptions) -> int:
         search.go()
     except KeyboardInterrupt:
         _say("interrupted; what was tried so far:")
+    before = _with_guilty_sample(program, before, options)
     originals = patches.read({p for t in search.tried for p in t.candidate.texts})
     fixes = search.fixes(originals)
     after = with_fixes(before, fixes)
@@ -70,6 +72,24 @@ def repair(program: Program, before: Diagnosis, options: FixOptions) -> int:
     else:
         _say("nothing was written; `--apply` writes this change")
     return 0
+
+
+def _with_guilty_sample(program: Program, before: Diagnosis, options: FixOptions) -> Diagnosis:
+    """Beside the search for a change: no proof of a change is given up for it."""
+    bisection = Bisection(
+        program=program, before=before, run=run, budget_s=options.budget_s / 2, tell=_say
+    )
+    try:
+        sample = bisection.find()
+    except KeyboardInterrupt:
+        return before
+    if sample is None:
+        if bisection.tries:
+            why = "time was up before one was found" if bisection.gave_up else "no single sample"
+            _say(f"  {why}")
+        return before
+    _say(f"  {told_sample(sample)}")
+    return with_sample(before, sample)
 
 
 def _check(program: Program, options: FixOptions) -> None:

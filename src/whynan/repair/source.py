@@ -175,10 +175,10 @@ class Source:
         return [
             n
             for n in self.every(cst.Name, None if scope is self.module else scope)
-            if n.value == name and self._reads(n) and n is not use and use not in self.ancestors(n)
+            if n.value == name and self.reads(n) and n is not use and use not in self.ancestors(n)
         ]
 
-    def _reads(self, node: cst.Name) -> bool:
+    def reads(self, node: cst.Name) -> bool:
         above = self.parent(node)
         if isinstance(above, cst.Arg):
             return above.keyword is not node

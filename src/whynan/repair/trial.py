@@ -12,15 +12,25 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO
 
+from whynan.files import SAVE_BATCH_TO
 from whynan.launch import Program
 from whynan.model import Diagnosis
 from whynan.repair.child import VARIABLE
 
 LAST_WORDS = 2000  # characters of a failed program's own errors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drop:
+    """Samples to leave out of one batch: the batch's number in the run, its size, the rows."""
+
+    fetch: int
+    size: int
+    rows: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +41,7 @@ class Trial:
     texts: Mapping[str, str] = field(default_factory=dict)  # path -> changed source
     max_steps: int | None = None
     intervention: str | None = None
+    drop: Drop | None = None
     save_batch: str | None = None  # where to write the failing batch
 
 
@@ -55,6 +66,8 @@ class Ran:
 def run(trial: Trial, *, limit_s: float | None = None, quiet: bool = True) -> Ran:
     """Run it to its end or for `limit_s` seconds; `quiet` swallows what the program prints."""
     started = time.monotonic()
+    # The batch to be kept is the user's failing one, not that of a trial.
+    environment = {k: v for k, v in os.environ.items() if k != SAVE_BATCH_TO}
     with tempfile.TemporaryDirectory(prefix="whynan-") as folder:
         result = Path(folder) / "diagnosis"
         description = Path(folder) / "trial.json"
@@ -62,7 +75,7 @@ def run(trial: Trial, *, limit_s: float | None = None, quiet: bool = True) -> Ra
         with open(Path(folder) / "errors", "w+", encoding="utf-8", errors="replace") as errors:
             process = subprocess.Popen(
                 [sys.executable, *_interpreter_flags(), "-m", "whynan.repair.child"],
-                env={**os.environ, VARIABLE: str(description)},
+                env={**environment, VARIABLE: str(description)},
                 stdin=subprocess.DEVNULL if quiet else None,
                 stdout=subprocess.DEVNULL if quiet else None,
                 stderr=errors if quiet else None,
@@ -89,6 +102,7 @@ def _describe(trial: Trial, result: Path) -> dict[str, object]:
         "texts": dict(trial.texts),
         "max_steps": trial.max_steps,
         "intervention": trial.intervention,
+        "drop": asdict(trial.drop) if trial.drop is not None else None,
         "save_batch": trial.save_batch,
         "result": str(result),
     }

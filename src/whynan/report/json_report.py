@@ -66,6 +66,7 @@ def _anomaly(anomaly: Anomaly) -> dict[str, Any]:
         "sample": sample.index if sample else None,
         "dataset_index": sample.dataset_index if sample else None,
         "samples": {"bad": sample.bad, "of": sample.size} if sample else None,
+        "sample_inferred": sample.inferred if sample else False,
         "operands": [_operand(o) for o in origin.inputs],
         "chain": [_link(link) for link in anomaly.chain],
         "headline": finding.headline,

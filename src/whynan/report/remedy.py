@@ -43,10 +43,11 @@ def patch_rows(patch: str, home: str | None) -> list[tuple[str, str]]:
     """A unified diff as numbered lines, removed and added ones only."""
     found: list[tuple[int | None, str, str]] = []
     old = new = 0
+    several = patch.count("\n+++ b/") > 1
     for line in patch.splitlines():
         if line.startswith("+++ "):
             file = line.removeprefix("+++ b/")
-            if file != home:
+            if file != home or several:
                 found.append((None, f"--> {file}", "blue"))
         elif hunk := HUNK.match(line):
             old, new = int(hunk[1]), int(hunk[2])

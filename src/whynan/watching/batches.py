@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _SingleProcessDataLoaderIter
 
+from whynan.record.batches import keep_batch
 from whynan.record.checks import tensors_in
 from whynan.record.patches import Patches
 from whynan.watching.ahead import FETCHERS, GENERATORS, Handed, fetches_ahead, imported
@@ -132,6 +133,13 @@ class Batches:
         while len(self.given) > 1 and sum(b.bytes for b in self.given) > MAX_BYTES:
             del self.given[0]
             self.lost = True
+
+    def keep_last(self) -> None:
+        """Of a step that was not recorded: what the loader gave is all that is known."""
+        if self.given:
+            last = self.given[-1]
+            indices = last.index if isinstance(last.index, list) else None
+            keep_batch(tensors_in(last.item), None, indices)
 
     def begin_step(self) -> None:
         """What was given belongs to the step that is over."""

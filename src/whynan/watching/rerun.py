@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from whynan.errors import WhynanError
+from whynan.files import SAVE_BATCH_TO
 from whynan.recording import Recording, load
 
 STEPS_BEFORE = 2
@@ -61,7 +62,9 @@ def _run(command: Command, options: list[str], step: int | None, say: Callable[[
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     # Options of this run given by environment variables are not the second run's.
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("WHYNAN_")}
+    environment = {
+        k: v for k, v in os.environ.items() if k == SAVE_BATCH_TO or not k.startswith("WHYNAN_")
+    }
     environment[PROGRESS] = str(writing)
     process = subprocess.Popen(
         command.line(*options),

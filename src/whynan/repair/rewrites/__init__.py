@@ -6,9 +6,11 @@ import sys
 
 from whynan.repair.case import Candidate, Case
 from whynan.repair.rewrites import (
+    across,
     data,
     division,
     domain,
+    entropy,
     exponentials,
     logarithms,
     masks,
@@ -20,7 +22,7 @@ from whynan.repair.rewrites import (
 )
 
 FAMILIES = (
-    logarithms, exponentials, roots, selection, division, domain, masks, matrices, precision, data,
+    entropy, logarithms, across, exponentials, roots, selection, division, domain, masks, matrices, precision, data,
     training,
 )  # fmt: skip
 

@@ -117,8 +117,23 @@ def _log_softmax(case: Case, source: Source, node: Expression) -> str | None:
     where, made, op = recorded
     if where.path != source.path or where.start(made) != source.start(node):
         return None
+    if not _is_module(source, node.func, "Softmax"):
+        return None  # `model(x)`: more than the softmax is in there
     dim = op.scalars.get("dim")
     return f"{source.functional()}.log_softmax({source.code(node.args[0].value)}, dim={dim})"
+
+
+def _is_module(source: Source, callee: Expression, kind: str) -> bool:
+    """Whether all that is ever given to this name is `nn.Softmax(...)`."""
+    name = source.code(callee)
+    made = [
+        assign.value
+        for assign in source.every(cst.Assign)
+        if any(source.code(target.target) == name for target in assign.targets)
+    ]
+    return bool(made) and all(
+        isinstance(m, cst.Call) and source.code(m.func).split(".")[-1] == kind for m in made
+    )
 
 
 def _of_sigmoid(case: Case, source: Source, log: Fn) -> Iterator[Candidate]:

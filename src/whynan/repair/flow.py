@@ -1,0 +1,192 @@
+"""Where a probability goes, through variables, returns, calls and modules: the uses at the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from whynan.repair.calls import Fn, fn, one_minus
+from whynan.repair.project import Lost, Place, Project, argument_for, parameter_for
+from whynan.repair.source import Expression, Source
+
+METADATA = frozenset({"shape", "size", "dtype", "device", "dim", "ndim", "numel"})
+SAME_ELEMENTS = frozenset(
+    {"gather", "squeeze", "unsqueeze", "view", "reshape", "flatten", "index_select", "select",
+     "transpose", "permute", "t", "diagonal", "expand"}
+)  # fmt: skip
+ENTROPIES = {"binary_cross_entropy": "binary_cross_entropy_with_logits"}
+CRITERIA = {"BCELoss": "BCEWithLogitsLoss"}
+
+
+@dataclass(frozen=True)
+class Log:
+    """A use under a logarithm, perhaps with a choice of elements or `1 - p` in between."""
+
+    place: Place  # the probability
+    call: Fn
+    complement: bool  # of `1 - p`
+
+
+@dataclass
+class Flow:
+    """All uses of one value; those that are not under a logarithm need the value itself."""
+
+    project: Project
+    elementwise: bool  # as sigmoid, unlike softmax: choosing elements and `1 - p` come to the same
+    closed: frozenset[cst.CSTNode] = frozenset()  # functions that are also given other things
+    logs: list[Log] = field(default_factory=list)
+    entropies: list[Place] = field(default_factory=list)  # calls of binary_cross_entropy
+    runs: list[Place] = field(default_factory=list)  # of `nn.BCELoss`
+    criteria: dict[cst.CSTNode, Place] = field(default_factory=dict)  # `nn.BCELoss` to be renamed
+    others: list[Place] = field(default_factory=list)
+    crossed: bool = False  # it left the function where it was made
+    _seen: set[cst.CSTNode] = field(default_factory=set)
+    _parameters: list[tuple[Place, int, str]] = field(default_factory=list)
+
+    def follow(self, source: Source, node: Expression) -> None:
+        if node in self._seen:
+            return
+        self._seen.add(node)
+        above = source.parent(node)
+        if isinstance(above, cst.Return):
+            self._returned(source, above)
+        elif isinstance(above, cst.Assign) and above.value is node:
+            self._assigned(source, node, above)
+        elif isinstance(above, cst.Arg) and self._given(source, above):
+            pass
+        elif self.elementwise and (chosen := _choice(source, node)) is not None:
+            self.follow(source, chosen)
+        else:
+            self._used(source, node)
+
+    def strangers(self) -> frozenset[cst.CSTNode]:
+        """Functions that were entered, and that some call gives another value."""
+        found = set()
+        for function, skipped, name in self._parameters:
+            for call in self.project.calls_of(function):
+                if argument_for(call, function, skipped, name) not in self._seen:
+                    found.add(function.node)
+        return frozenset(found)
+
+    def _returned(self, source: Source, statement: cst.Return) -> None:
+        function = source.scope(statement)
+        returns = [r for r in source.every(cst.Return, function) if source.scope(r) is function]
+        if len(returns) != 1 or not isinstance(function, cst.FunctionDef):
+            raise Lost  # another branch returns something else
+        self.crossed = True
+        for call in self.project.calls_of(Place(source, function)):
+            assert isinstance(call.node, cst.Call)
+            self.follow(call.source, call.node)
+
+    def _assigned(self, source: Source, node: Expression, assign: cst.Assign) -> None:
+        target = assign.targets[0].target
+        try:
+            if len(assign.targets) > 1 or not isinstance(target, cst.Name):
+                raise Lost
+            reads = self.project.reads_of(source, target)
+        except Lost:
+            self.others.append(Place(source, node))
+            return
+        for read in reads:
+            assert isinstance(read.node, cst.Name)
+            self.follow(source, read.node)
+
+    def _given(self, source: Source, arg: cst.Arg) -> bool:
+        """Into a function of the user's own, or a loss of torch's that knows logits."""
+        call = source.parent(arg)
+        if not isinstance(call, cst.Call):
+            return False
+        known = fn(source, call)
+        if known is not None and known.name in ENTROPIES and known.operand is arg.value:
+            self.entropies.append(Place(source, call))
+            return True
+        if call.args and call.args[0] is arg and self._criterion(source, call):
+            return True
+        found = self.project.function(source, call.func)
+        if found is None or found[0].node in self.closed:
+            return False
+        name = parameter_for(found, call, arg)
+        if name is None:
+            return False
+        function, skipped = found
+        try:
+            reads = self.project.reads_of(function.source, name)
+            self.project.calls_of(function)
+        except Lost:
+            return False
+        self.crossed = True
+        self._parameters.append((function, skipped, name.value))
+        for read in reads:
+            assert isinstance(read.node, cst.Name)
+            self.follow(function.source, read.node)
+        return True
+
+    def _criterion(self, source: Source, call: cst.Call) -> bool:
+        """`criterion(p, y)` of `criterion = nn.BCELoss()` that is called once."""
+        name = call.func.attr.value if isinstance(call.func, cst.Attribute) else None
+        name = call.func.value if isinstance(call.func, cst.Name) else name
+        if name is None:
+            return False
+        made = [
+            Place(other, value.func)
+            for other in self.project.mentioning(name)
+            for assign in other.every(cst.Assign)
+            if isinstance(value := assign.value, cst.Call)
+            and other.code(value.func).split(".")[-1] in CRITERIA
+            and other.code(assign.targets[0].target).split(".")[-1] == name
+        ]
+        runs = [
+            c
+            for other in self.project.mentioning(name)
+            for c in other.every(cst.Call)
+            if other.code(c.func).split(".")[-1] == name
+        ]
+        if len(made) != 1 or len(runs) != 1:
+            return False
+        self.criteria[made[0].node] = made[0]
+        self.runs.append(Place(source, call))
+        return True
+
+    def _used(self, source: Source, node: Expression) -> None:
+        above = source.parent(node)
+        if isinstance(above, cst.Attribute) and above.attr.value in METADATA:
+            return
+        place, complement, top = Place(source, node), False, node
+        while True:
+            call = _log_of(source, top)
+            if call is not None:
+                self.logs.append(Log(place, call, complement))
+                return
+            above = source.parent(top)
+            if self.elementwise and not complement and one_minus(above) is top:
+                assert isinstance(above, Expression)
+                top, complement = above, True
+                continue
+            chosen = None if complement else _choice(source, top)
+            if chosen is None:
+                self.others.append(place)
+                return
+            top = chosen
+
+
+def _log_of(source: Source, node: Expression) -> Fn | None:
+    """The logarithm whose operand this is."""
+    above = source.parent(node)
+    call = source.parent(above) if isinstance(above, (cst.Arg, cst.Attribute)) else None
+    found = fn(source, call)
+    if found is None or found.name != "log" or found.inplace or found.operand is not node:
+        return None
+    return found
+
+
+def _choice(source: Source, node: Expression) -> Expression | None:
+    """`p[rows, y]`, `p.gather(1, y)`, `p.squeeze(1)`: the same values, fewer or elsewhere."""
+    above = source.parent(node)
+    if isinstance(above, cst.Subscript) and above.value is node:
+        return above
+    if isinstance(above, cst.Attribute):
+        call = source.parent(above)
+        if isinstance(call, cst.Call) and call.func is above and above.attr.value in SAME_ELEMENTS:
+            return call
+    return None

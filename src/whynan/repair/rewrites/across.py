@@ -1,0 +1,234 @@
+"""A probability made in one place whose logarithm is taken in another: hand over the logits.
+
+The model then returns logits; a logarithm becomes `log_softmax` or `logsigmoid`, a cross entropy
+the function that takes logits, and whatever else reads the probability computes it there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import libcst as cst
+
+from whynan.model import OpRecord
+from whynan.repair.calls import Fn, fn
+from whynan.repair.case import Candidate, Case, Tier
+from whynan.repair.edit import Edit
+from whynan.repair.flow import CRITERIA, ENTROPIES, Flow, Log
+from whynan.repair.instances import Instances
+from whynan.repair.project import Lost, Place, Project
+from whynan.repair.rewrites.entropy import BCE_TITLE, binary_entropy, with_logits
+from whynan.repair.source import Expression, Source
+
+MODULES = {"_softmax": "Softmax", "sigmoid": "Sigmoid"}
+
+
+@dataclass(frozen=True)
+class Producer:
+    """Where the probability is made: an expression, or the last module of a Sequential."""
+
+    op: OpRecord
+    removed: tuple[Source, Expression, str]  # what is written instead
+    values: tuple[Place, ...]  # the expressions that have the probability
+
+    def again(self, logits: str) -> str:
+        """The probability itself, where something else needs it."""
+        if self.op.name == "sigmoid":
+            return f"torch.sigmoid({logits})"
+        return f"torch.softmax({logits}, dim={self.op.scalars.get('dim')})"
+
+
+def propose(case: Case) -> Iterator[Candidate]:
+    project = Project(case)
+    try:
+        producer = _producer(case, project)
+        flow = _followed(producer, project) if producer is not None else None
+    except Lost:
+        return
+    home = project.source(case.site.file) if case.site is not None else None
+    failed = home.expression_at(case.site) if home is not None and case.site is not None else None
+    if producer is None or flow is None or failed is None:
+        return
+    losses = [*flow.entropies, *flow.runs]
+    if failed in [place.node for place in losses]:
+        yield from _changed(case, producer, flow, "bce_with_logits")
+    elif failed in [log.call.node for log in flow.logs] and flow.crossed:
+        if producer.op.name == "sigmoid":
+            yield from _changed(case, producer, flow, "bce_with_logits")
+            yield from _changed(case, producer, flow, "logsigmoid")
+        else:
+            yield from _changed(case, producer, flow, "cross_entropy")
+            yield from _changed(case, producer, flow, "log_softmax")
+
+
+# ---- where it is made -------------------------------------------------------------------------
+
+
+def _producer(case: Case, project: Project) -> Producer | None:
+    """The recorded softmax or sigmoid, found in the source."""
+    recorded = (op for operand in case.origin.inputs for op in operand.upstream)
+    op = next((op for op in recorded if op.name in MODULES), None)
+    site = op.site if op is not None else None
+    while site is not None and not case.is_own(site.file):
+        site = site.caller
+    source = project.source(site.file) if site is not None else None
+    node = source.expression_at(site) if source is not None and site is not None else None
+    if op is None or source is None or not isinstance(node, cst.Call):
+        return None
+    call = fn(source, node)
+    if call is not None and call.name == op.name.strip("_"):
+        if call.argument(9, "dtype") is not None or call.inplace:
+            return None
+        removed = (source, node, source.code(call.operand))
+        return Producer(op, removed, (Place(source, node),))
+    return _module(op, source, node, project)
+
+
+def _module(op: OpRecord, source: Source, node: cst.Call, project: Project) -> Producer | None:
+    """`self.softmax(x)`, or a Sequential that ends with one."""
+    for made in _constructed(MODULES[op.name], project):
+        above = made.source.parent(made.node)
+        if isinstance(above, cst.Arg):
+            whole = made.source.parent(above)
+            if not isinstance(whole, cst.Call) or not _ends_with(made.source, whole, above):
+                continue
+            runs = Instances(project).of_expression(made.source, whole)
+            if node in [run.node for run in runs]:
+                removed = (made.source, whole, _without_last(made.source, whole))
+                return Producer(op, removed, tuple(runs))
+        elif len(node.args) == 1 and isinstance(made.node, cst.Call):
+            runs = Instances(project).of_expression(made.source, made.node)
+            if [run.node for run in runs] == [node]:
+                removed = (source, node, source.code(node.args[0].value))
+                return Producer(op, removed, (Place(source, node),))
+    return None
+
+
+def _constructed(name: str, project: Project) -> Iterator[Place]:
+    for source in project.mentioning(name):
+        for call in source.every(cst.Call):
+            if source.code(call.func).split(".")[-1] == name:
+                yield Place(source, call)
+
+
+def _ends_with(source: Source, whole: cst.Call, arg: cst.Arg) -> bool:
+    named = source.code(whole.func).split(".")[-1] == "Sequential"
+    return named and len(whole.args) > 1 and whole.args[-1] is arg
+
+
+def _without_last(source: Source, whole: cst.Call) -> str:
+    """The comment beside the module before it and the closing parenthesis stay where they were."""
+    *kept, before, last = whole.args
+    closing = last.whitespace_after_arg
+    if isinstance(last.comma, cst.Comma):
+        closing = last.comma.whitespace_after
+    space = before.comma.whitespace_after if isinstance(before.comma, cst.Comma) else closing
+    if isinstance(space, cst.ParenthesizedWhitespace):
+        if isinstance(closing, cst.ParenthesizedWhitespace):
+            space = closing.with_changes(first_line=space.first_line)
+        before = before.with_changes(comma=cst.Comma(whitespace_after=space))
+    else:
+        before = before.with_changes(
+            comma=last.comma, whitespace_after_arg=last.whitespace_after_arg
+        )
+    return source.code(whole.with_changes(args=[*kept, before]))
+
+
+def _followed(producer: Producer, project: Project) -> Flow:
+    """Functions that other calls give something else are not entered."""
+    closed: frozenset[cst.CSTNode] = frozenset()
+    while True:
+        flow = Flow(project, producer.op.name == "sigmoid", closed)
+        flow.crossed = (
+            len(producer.values) > 1 or producer.removed[1] is not producer.values[0].node
+        )
+        for value in producer.values:
+            assert isinstance(value.node, Expression)
+            flow.follow(value.source, value.node)
+        strangers = flow.strangers()
+        if not strangers:
+            return flow
+        closed |= strangers
+
+
+# ---- what is written --------------------------------------------------------------------------
+
+
+def _changed(case: Case, producer: Producer, flow: Flow, kind: str) -> Iterator[Candidate]:
+    edits: dict[str, Edit] = {}
+
+    def edit(source: Source) -> Edit:
+        return edits.setdefault(source.path, Edit(source))
+
+    source, node, text = producer.removed
+    line = source.statement(node)
+    if (
+        line is not None
+        and source.code(line).split("#")[0].strip() == f"{text} = {source.code(node)}"
+    ):
+        edit(source).remove(line)  # `out = self.softmax(out)`
+    else:
+        edit(source).replace(node, text)
+    for place in flow.others:
+        assert isinstance(place.node, Expression)
+        edit(place.source).replace(place.node, producer.again(place.source.code(place.node)))
+    for place in (*flow.entropies, *flow.criteria.values()):
+        call = place.node
+        func = call.func if isinstance(call, cst.Call) else call
+        name = func.attr if isinstance(func, cst.Attribute) else func
+        assert isinstance(name, cst.Name)
+        edit(place.source).replace(name, {**ENTROPIES, **CRITERIA}[name.value])
+    found = False
+    for log in flow.logs:
+        old, new, special = _in_log_space(log, producer, kind)
+        edit(log.place.source).replace(old, new)
+        found |= special
+    if kind in ("cross_entropy", "bce_with_logits") and flow.logs and not found:
+        return  # then the plainer form is all there is
+    title = BCE_TITLE if kind == "bce_with_logits" else TITLES[kind]
+    ordered = sorted(edits.values(), key=lambda e: e.source is not source)
+    yield from case.change_all(ordered, kind, title, Tier.EXACT)
+
+
+TITLES = {
+    "cross_entropy": "hand over the logits: `cross_entropy` takes the logarithm before anything is rounded to 0",
+    "log_softmax": "hand over the logits, and take the logarithm before the small values are rounded away",
+    "logsigmoid": "hand over the logits, and take the logarithm where nothing is rounded to 0",
+}
+
+
+def _in_log_space(log: Log, producer: Producer, kind: str) -> tuple[Expression, str, bool]:
+    """What is replaced by what; and whether it is a function made for it."""
+    source, node = log.place.source, log.place.node
+    assert isinstance(node, Expression)
+    logits = source.code(node)
+    if producer.op.name == "sigmoid":
+        whole = binary_entropy(source, log.call) if kind == "bce_with_logits" else None
+        if whole is not None:
+            return whole[0], with_logits(source, logits, whole[2], whole[3]), True
+        sign = f"-{source.receiver(node)}" if log.complement else logits
+        return log.call.node, f"{source.functional()}.logsigmoid({sign})", False
+    dim = producer.op.scalars.get("dim")
+    loss = _likelihood(source, log) if kind == "cross_entropy" else None
+    if loss is not None and _is_class_axis(producer.op):
+        return loss.node, loss.rebuilt("cross_entropy", logits), True
+    text = f"torch.log_softmax({logits}, dim={dim})"
+    if log.call.operand is not node:
+        text = source.code(log.call.operand.deep_replace(node, cst.parse_expression(text)))
+    return log.call.node, text, False
+
+
+def _likelihood(source: Source, log: Log) -> Fn | None:
+    """`nll_loss` of the logarithm itself."""
+    above = source.parent(log.call.node)
+    outer = fn(source, source.parent(above)) if isinstance(above, cst.Arg) else None
+    if outer is None or outer.name != "nll_loss" or outer.operand is not log.call.node:
+        return None
+    return outer if log.call.operand is log.place.node else None
+
+
+def _is_class_axis(op: OpRecord) -> bool:
+    """`cross_entropy` takes the softmax over axis 1."""
+    dim, stats = op.scalars.get("dim"), op.inputs[0].stats if op.inputs else None
+    return dim == 1 or (dim == -1 and stats is not None and len(stats.shape) == 2)
