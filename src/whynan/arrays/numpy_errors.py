@@ -1,7 +1,7 @@
-"""NumPy's own floating-point errors, caught where they happen at no cost while none does.
+"""The operation behind a floating-point warning of NumPy, as evidence.
 
-NumPy calls back after an operation that divided by zero, overflowed or was invalid, unless the
-program asked for `np.errstate(...="ignore")`, which is its word that this is meant.
+NumPy warns of an operation that divided by zero, overflowed or was invalid. At that moment its
+operands are still there: the operation is done once more, and looked at.
 """
 
 from __future__ import annotations
@@ -9,14 +9,17 @@ from __future__ import annotations
 import ast
 import math
 import operator
-import sys
+import os
 from collections.abc import Callable, Mapping
-from types import FrameType
+from dataclasses import dataclass, replace
+from types import CodeType, FrameType
 from typing import Any
 
 from whynan.arrays.evidence import evidence_of
-from whynan.arrays.place import is_library, site_of
+from whynan.arrays.place import is_library
+from whynan.arrays.statements import scope_of, statement_at
 from whynan.model import Evidence, Operand, OpRecord, Site, TensorStats
+from whynan.positions import site_at
 
 OPERATORS: dict[type[ast.operator], tuple[str, Callable[[Any, Any], Any]]] = {
     ast.Add: ("add", operator.add),
@@ -34,81 +37,140 @@ HARMLESS = (
 )  # fmt: skip
 
 
-class NumpyErrors:
-    """While entered, every floating-point error of NumPy becomes evidence, each line once."""
-
-    def __init__(self) -> None:
-        self.evidence: list[Evidence] = []
-        self._seen: set[tuple[str, int, int | None]] = set()
-        self._before: tuple[Any, Any] | None = None
-        self._busy = False
-
-    def __enter__(self) -> NumpyErrors:
-        import numpy as np
-
-        self._before = np.geterrcall(), np.geterr()
-        np.seterrcall(self._called)
-        np.seterr(divide="call", over="call", invalid="call")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        import numpy as np
-
-        if self._before is not None:
-            np.seterrcall(self._before[0])
-            np.seterr(**self._before[1])
-            self._before = None
-
-    def _called(self, kind: str, flag: int) -> None:
-        """NumPy's call-back; never lets an error of its own out into the program."""
-        if self._busy:
-            return
-        self._busy = True
-        try:
-            self._note(kind, sys._getframe(1))
-        except Exception as error:  # whynan's own failure must not become the program's
-            print(f"whynan: could not look at a NumPy error: {error!r}", file=sys.stderr)
-        finally:
-            self._busy = False
-
-    def _note(self, kind: str, frame: FrameType) -> None:
-        import numpy as np
-
-        site = site_of(frame)
-        if site is None or (site.file, site.line, site.column) in self._seen:
-            return
-        self._seen.add((site.file, site.line, site.column))
-        direct = not is_library(frame.f_code.co_filename)
-        with np.errstate(all="ignore"):
-            found = _repeated(site, frame) if direct else None
-        self.evidence.append(found or _unexplained(site, kind))
+# Functions of NumPy's own that compute from their arguments and nothing else.
+PURE = frozenset(
+    ["mean", "std", "var", "sum", "prod", "cumsum", "cumprod", "average", "median", "dot", "norm",
+     "corrcoef", "cov", "astype", "trapezoid", "linspace", "diff", "ptp", "max", "min"]
+)  # fmt: skip
 
 
-def _repeated(site: Site, frame: FrameType) -> Evidence | None:
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A frame of the program, and the line it was at."""
+
+    frame: int  # its id: holding the frame itself would keep the program's arrays alive
+    code: CodeType
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One operation that NumPy warned of."""
+
+    evidence: Evidence
+    said: str
+    places: tuple[Place, ...]  # innermost first
+    follows: bool  # from a value that was not finite either
+
+
+def event_of(frame: FrameType | None, said: str, lasti: int | None = None) -> Event | None:
+    """What the running frame did when NumPy complained; None if no line of the program did it."""
+    import numpy as np
+
+    inner = frame
+    while frame is not None and is_library(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is None:
+        return None
+    site = site_at(frame.f_code, frame.f_lasti if lasti is None else lasti)
+    found: Evidence | None = None
+    with np.errstate(all="ignore"):
+        for infinite in (False, True):
+            if found is None and _is_numpys(inner, frame):
+                found = _repeated(site, frame, infinite)
+    follows = found is not None and any(o.stats and o.stats.nonfinite for o in found.origin.inputs)
+    return Event(found or _unexplained(site, said), said, places_of(frame), follows)
+
+
+def places_of(frame: FrameType | None) -> tuple[Place, ...]:
+    """The program's own part of a stack."""
+    found = []
+    while frame is not None:
+        if not is_library(frame.f_code.co_filename):
+            found.append(Place(id(frame), frame.f_code, frame.f_lineno))
+        frame = frame.f_back
+    return tuple(found)
+
+
+def _is_numpys(inner: FrameType | None, user: FrameType) -> bool:
+    """Whether the program called NumPy itself, not a library that uses it."""
+    while inner is not None and inner is not user:
+        if f"{os.sep}numpy{os.sep}" not in inner.f_code.co_filename:
+            return False
+        inner = inner.f_back
+    return True
+
+
+def _repeated(site: Site, frame: FrameType, infinite: bool) -> Evidence | None:
     """The operation once more, from the operands as they still are in the program's frame."""
     import numpy as np
 
+    scope: Mapping[str, Any] = {**frame.f_globals, **frame.f_locals}
     try:
         tree = ast.parse(f"({site.expression}\n)", mode="eval").body
     except SyntaxError:
-        return None
-    scope: Mapping[str, Any] = {**frame.f_globals, **frame.f_locals}
+        return _in_place(site, frame, scope)
+    options: dict[str, Any] = {}
     if isinstance(tree, ast.BinOp) and type(tree.op) in OPERATORS:
         name, function = OPERATORS[type(tree.op)]
         parts = [tree.left, tree.right]
-    elif isinstance(tree, ast.Call) and not tree.keywords:
-        called = _value(tree.func, scope)
-        if not isinstance(called, np.ufunc):
+    elif isinstance(tree, ast.Call) and isinstance(tree.func, (ast.Attribute, ast.Name)):
+        method = isinstance(tree.func, ast.Attribute) and _harmless(tree.func.value)
+        owner = _value(tree.func.value, scope) if method else None  # type: ignore[union-attr] # seen above
+        called = _value(tree.func, scope) if method or isinstance(tree.func, ast.Name) else None
+        name = getattr(called, "__name__", "")
+        if not (isinstance(called, np.ufunc) or name in PURE) or not _all_harmless(tree):
             return None
-        name, function, parts = called.__name__, called, tree.args
+        options = {k.arg: _value(k.value, scope) for k in tree.keywords if k.arg}
+        parts, function = list(tree.args), called
+        if isinstance(owner, (np.ndarray, np.generic)):
+            function = getattr(type(owner), name)
+            parts = [tree.func.value, *parts]  # type: ignore[union-attr] # a method has an owner
+        elif not str(getattr(called, "__module__", "numpy")).startswith("numpy"):
+            return None
     else:
         return None
-    if not all(_harmless(part) for part in parts):
+    if not all(_harmless(part) for part in parts) or "out" in options:
         return None
     operands = [_value(part, scope) for part in parts]
-    if not all(isinstance(o, (np.ndarray, np.generic, int, float)) for o in operands):
+    arrays = [np.asarray(o) if isinstance(o, (list, tuple)) else o for o in operands]
+    numeric = (np.ndarray, np.generic, int, float)
+    if not all(isinstance(o, numeric) for o in arrays[: 1 if name in PURE else None]):
         return None
-    return evidence_of(name, operands, np.asarray(function(*operands)), site, "numpy", {})
+    result = np.asarray(function(*operands, **options))
+    shown = arrays[:1] if name in PURE - {"dot"} else arrays
+    found = evidence_of(name, shown, result, site, "numpy", {}, infinite=infinite)
+    if found is None or name not in ("std", "var"):
+        return found
+    # NumPy divides by the count where torch divides by one less.
+    ddof = options.get("ddof", 0)
+    return replace(found, origin=replace(found.origin, scalars={"correction": ddof}))
+
+
+def _in_place(site: Site, frame: FrameType, scope: Mapping[str, Any]) -> Evidence | None:
+    """`x /= s`: the result stands in `x` already; what it was before is gone."""
+    import numpy as np
+
+    code = frame.f_code
+    body = scope_of(code.co_filename, code.co_qualname, code.co_firstlineno)
+    found = statement_at(body, site.line) if body is not None else None
+    if not isinstance(found, ast.AugAssign) or type(found.op) not in OPERATORS:
+        return None
+    if not (_harmless(found.target) and _harmless(found.value)):
+        return None
+    target = ast.parse(ast.unparse(found.target), mode="eval").body
+    out, other = _value(target, scope), _value(found.value, scope)
+    if not isinstance(out, np.ndarray) or out.dtype.kind != "f":
+        return None
+    name, _ = OPERATORS[type(found.op)]
+    if name != "truediv" or not (np.asarray(other) == 0).any():
+        return None  # without the first operand, only a zero divisor proves anything
+    return evidence_of(name, [np.ones_like(out), other], out, site, "numpy", {}, lost_first=True)
+
+
+def _all_harmless(call: ast.Call) -> bool:
+    parts: list[ast.AST] = [*call.args, *(k.value for k in call.keywords)]
+    return all(_harmless(part) for part in parts)
 
 
 def _harmless(part: ast.AST) -> bool:
@@ -120,14 +182,14 @@ def _value(part: ast.expr, scope: Mapping[str, Any]) -> Any:
     return eval(code, {"__builtins__": {}}, dict(scope))
 
 
-def _unexplained(site: Site, kind: str) -> Evidence:
+def _unexplained(site: Site, said: str) -> Evidence:
     """Where the operands are gone or inside a library: the line, and what NumPy said."""
-    value = math.inf if kind in ("divide by zero", "overflow") else math.nan
+    value = math.inf if said.startswith(("divide by zero", "overflow")) else math.nan
     out = Operand(role="out", stats=TensorStats(shape=(), dtype="float64"), value=value)
     # Not of the namespace `array`: without operands no rule but the last may speak.
     origin = OpRecord(index=0, op="numpy.unseen", phase="data", step=0, site=site, outputs=(out,))
     return Evidence(
         sink="output", subject="result", step=0, origin=origin, origin_kind="operation",
         sink_site=site, sink_value=value,
-        incomplete=f"NumPy reported `{kind}` here; its operands could not be looked at again",
+        incomplete=f"NumPy said `{said}` here; its operands could not be looked at again",
     )  # fmt: skip

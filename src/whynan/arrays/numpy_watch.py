@@ -1,0 +1,280 @@
+"""NumPy in a program that runs: what it warned of, and whether that did harm.
+
+Python prints NumPy's warning exactly when neither `np.errstate(...="ignore")` nor a filter of the
+program says that it is meant, so that is where this listens: nothing is changed while all is well.
+A warning is not harm. Harm is a value that came from there and is printed, saved or left as the
+result, an exception about it, or a tensor made of it.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from types import FrameType
+from typing import Any
+
+from whynan.arrays.contents import TOKEN, is_bad
+from whynan.arrays.numpy_errors import Event, Place, event_of, places_of
+from whynan.arrays.place import is_library, is_own
+from whynan.arrays.reach import Way, results, way, way_to_line
+from whynan.arrays.statements import literal_text, scope_of, statement_at
+from whynan.model import Evidence, Site, kind_of
+from whynan.positions import site_at
+
+SAID = re.compile(
+    r"(divide by zero|invalid value|overflow) encountered in |Mean of empty slice|"
+    r"Degrees of freedom <= 0"
+)
+COMPLAINT = re.compile(r"\bnans?\b|\binfs?\b|\binfinit|finite|singular|converge", re.IGNORECASE)
+MAX_EVENTS = 50
+WRITERS = ("save", "savez", "savez_compressed", "savetxt")
+
+
+class NumpyWatch:
+    """`start()`, run the program, `harms()` at its end; `cross()` for what torch's recorder found."""
+
+    def __init__(self) -> None:
+        self._events: list[Event] = []
+        self._harms: dict[int, Evidence] = {}  # by the event's position
+        self._crossed: dict[int, tuple[Evidence, Evidence]] = {}
+        self._undo: list[Callable[[], None]] = []
+        self._busy = False
+        self._impl: Any = None
+
+    def start(self) -> None:
+        module: Any = warnings
+        shown = module._showwarnmsg  # what the interpreter calls when a warning is to be shown
+        self._impl = module._showwarnmsg_impl
+
+        def show(message: Any) -> None:
+            frame = sys._getframe(1)
+            self._quietly(lambda: self._warned(message, frame))
+            busy, self._busy = self._busy, True
+            try:
+                shown(message)
+            finally:
+                self._busy = busy
+
+        module._showwarnmsg = show
+        self._undo.append(lambda: setattr(module, "_showwarnmsg", shown))
+
+    def stop(self) -> None:
+        while self._undo:
+            self._undo.pop()()
+
+    def harms(self, error: BaseException | None) -> tuple[Evidence, ...]:
+        """At the program's end, `error` being the exception that ended it."""
+        if error is not None:
+            self._quietly(lambda: self._raised(error))
+        elif self._events:
+            self._quietly(self._left_over)
+        return tuple(self._harms[i] for i in sorted(self._harms))
+
+    def cross(self, evidence: Evidence) -> Evidence:
+        """Torch's harm by data that was bad when it came in: back to the line that made it so."""
+        if evidence.origin_kind != "entry" or not self._events:
+            return evidence
+        if id(evidence) not in self._crossed:
+            result = [evidence]
+            self._quietly(lambda: result.append(self._made_by_numpy(evidence)))
+            self._crossed[id(evidence)] = (evidence, result[-1])
+        return self._crossed[id(evidence)][1]
+
+    # ---- what NumPy says ----------------------------------------------------------------
+
+    def _quietly(self, look: Callable[[], Any]) -> None:
+        """A look of ours: neither its errors nor its own warnings reach the program."""
+        if self._busy:
+            return
+        self._busy = True
+        try:
+            np = sys.modules.get("numpy")
+            if np is not None:
+                with np.errstate(all="ignore"):
+                    look()
+        except Exception as error:  # whynan's own failure must not become the program's
+            print(f"whynan: could not look at a NumPy value: {error!r}", file=sys.stderr)
+        finally:
+            self._busy = False
+
+    def _warned(self, message: Any, frame: FrameType) -> None:
+        module: Any = warnings
+        caught = module._showwarnmsg_impl is not self._impl  # `catch_warnings(record=True)`
+        said = str(message.message)
+        if caught or not issubclass(message.category, RuntimeWarning) or not SAID.match(said):
+            return
+        if len(self._events) >= MAX_EVENTS:
+            return
+        event = event_of(frame, said)
+        known = [(e.evidence.origin.site, e.places) for e in self._events]
+        if event is None or (event.evidence.origin.site, event.places) in known:
+            return
+        if event.follows and self._events:
+            return  # an earlier event's infinity went on
+        self._events.append(event)
+        if len(self._events) == 1:
+            self._watch_output()
+
+    def _watch_output(self) -> None:
+        """From the first event on: what is printed and saved."""
+        for stream in (sys.stdout, sys.stderr):
+            self._listen(stream)
+        np: Any = sys.modules["numpy"]
+        for name in WRITERS:
+            self._watch_writer(np, name, getattr(np, name))
+
+    def _listen(self, stream: Any) -> None:
+        write = getattr(stream, "write", None)
+        if not hasattr(stream, "__dict__") or "write" in vars(stream) or write is None:
+            return  # the program's own device
+
+        def listening(text: str) -> Any:
+            if not self._busy and isinstance(text, str) and ("nan" in text or "inf" in text):
+                frame = sys._getframe(1)
+                self._quietly(lambda: self._printed(text, frame))
+            return write(text)
+
+        stream.write = listening
+        self._undo.append(lambda: vars(stream).pop("write", None))
+
+    def _watch_writer(self, np: Any, name: str, original: Callable[..., Any]) -> None:
+        @functools.wraps(original)
+        def writer(*args: Any, **kwargs: Any) -> Any:
+            frame = sys._getframe(1)
+            if is_bad([*args[1:], *kwargs.values()]):
+                self._quietly(lambda: self._reached("observed", "the saved array", frame, None))
+            return original(*args, **kwargs)
+
+        setattr(np, name, writer)
+        self._undo.append(lambda: setattr(np, name, original))
+
+    # ---- harm -----------------------------------------------------------------------------
+
+    def _printed(self, text: str, frame: FrameType) -> None:
+        if is_own(frame.f_code.co_filename):
+            return  # a report of ours
+        user: FrameType | None = frame
+        while user is not None and is_library(user.f_code.co_filename):
+            user = user.f_back
+        if user is None:
+            return
+        body = scope_of(
+            user.f_code.co_filename, user.f_code.co_qualname, user.f_code.co_firstlineno
+        )
+        statement = statement_at(body, user.f_lineno) if body is not None else None
+        for literal in literal_text(statement) if statement is not None else ():
+            if TOKEN.search(literal):
+                text = text.replace(literal, "", 1)
+        tokens = TOKEN.findall(text)
+        if tokens:
+            value = math.nan if any("nan" in t for t in tokens) else float(tokens[0])
+            self._reached("observed", "the printed value", user, value)
+
+    def _reached(self, sink: Any, subject: str, frame: FrameType, value: float | None) -> None:
+        places = places_of(frame)
+        for i, event in enumerate(self._events):
+            found = way(event, places)
+            if found is not None:
+                user = next(f for f in _frames(frame) if id(f) == places[0].frame)
+                site = site_at(user.f_code, user.f_lasti)
+                self._harm(i, sink, f"{subject} of `{found.name}`" if found.name else subject, site, value)  # fmt: skip
+                return
+
+    def _harm(self, i: int, sink: Any, subject: str, site: Site | None, value: float | None,
+              message: str | None = None) -> None:  # fmt: skip
+        event = self._events[i]
+        evidence = replace(
+            event.evidence, sink=sink, subject=subject, sink_site=site, message=message,
+            sink_value=event.evidence.sink_value if value is None else value,
+        )  # fmt: skip
+        self._harms.setdefault(i, evidence)
+
+    def _raised(self, error: BaseException) -> None:
+        """The program ended with NumPy's own error, or with one about such a value."""
+        text = str(error)
+        steps = [
+            (f, line, f.f_lasti)
+            for f, line in traceback.walk_tb(error.__traceback__)
+            if not is_library(f.f_code.co_filename)
+        ]
+        if not steps or isinstance(error, (SystemExit, KeyboardInterrupt)):
+            return
+        frame = steps[-1][0]
+        if isinstance(error, (FloatingPointError, RuntimeWarning)) and SAID.match(text):
+            event = event_of(frame, text, _lasti(error, frame))
+            if event is None:
+                return
+            self._events.append(event)
+            i = len(self._events) - 1
+        else:
+            places = tuple(Place(id(f), f.f_code, line) for f, line, _ in reversed(steps))
+            ways = [i for i, e in enumerate(self._events) if way(e, places) is not None]
+            if not ways or not COMPLAINT.search(text):
+                return
+            i = ways[0]
+        site = site_at(frame.f_code, _lasti(error, frame))
+        self._harm(i, "exception", type(error).__name__, site, None, text.split("\n")[0])
+
+    def _left_over(self) -> None:
+        scope = vars(sys.modules["__main__"])
+        for i, event in enumerate(self._events):
+            for name in results(event, scope):
+                self._harm(i, "output", f"the result `{name}`", event.evidence.origin.site, None)
+
+    # ---- into torch -----------------------------------------------------------------------
+
+    def _made_by_numpy(self, evidence: Evidence) -> Evidence:
+        entry = evidence.origin
+        stats = entry.inputs[0].stats if entry.inputs else None
+        site = entry.site
+        here = places_of(sys._getframe(1))
+        for event in self._events:
+            found = way(event, here)
+            if found is None and site is not None:
+                found = way_to_line(event, site.file, site.function, site.line)
+            if found is None:
+                continue
+            made = event.evidence.origin
+            if found.seen or _same_kind(made.out, stats, made.value):
+                return replace(
+                    evidence, origin=made, origin_kind="operation", path=(entry, *evidence.path),
+                    incomplete=event.evidence.incomplete,
+                )  # fmt: skip
+            return replace(evidence, incomplete=_perhaps(event, found))
+        return evidence
+
+
+def _same_kind(made: Any, came_in: Any, value: float | None) -> bool:
+    """What came in holds at least the NaN or infinities that were made."""
+    if made is None or came_in is None or value is None or not made.nonfinite:
+        return False
+    field = {"nan": "nan", "inf": "posinf", "-inf": "neginf"}[kind_of(value)]
+    return bool(0 < getattr(made, field) <= getattr(came_in, field))
+
+
+def _perhaps(event: Event, found: Way) -> str:
+    name = f" on the way to `{found.name}`" if found.name else ""
+    return f"NumPy said `{event.said}` at {event.evidence.origin.site}{name}; it may be this value"
+
+
+def _frames(frame: FrameType | None) -> list[FrameType]:
+    found = []
+    while frame is not None:
+        found.append(frame)
+        frame = frame.f_back
+    return found
+
+
+def _lasti(error: BaseException, frame: FrameType) -> int:
+    trace, lasti = error.__traceback__, 0
+    while trace is not None:
+        if trace.tb_frame is frame:
+            lasti = trace.tb_lasti
+        trace = trace.tb_next
+    return lasti
