@@ -53,7 +53,9 @@ def evidence_of(
     if not fresh.any():
         return None
     nan = fresh & np.isnan(out)
-    position = int((nan if nan.any() else fresh).reshape(-1).argmax())
+    # In a sum that overflowed, NaN are infinities of both signs.
+    witness = fresh & ~nan if not elementwise and (fresh & ~nan).any() else nan
+    position = int((witness if witness.any() else fresh).reshape(-1).argmax())
     index = tuple(int(i) for i in np.unravel_index(position, out.shape))
     value = float(out[index])
     roles = _roles(name, len(inputs))

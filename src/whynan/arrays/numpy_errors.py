@@ -11,13 +11,13 @@ import math
 import operator
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import CodeType, FrameType
 from typing import Any
 
 from whynan.arrays.evidence import evidence_of
 from whynan.arrays.place import is_library
-from whynan.arrays.statements import scope_of, statement_at
+from whynan.arrays.statements import names_written, scope_of, statement_at
 from whynan.model import Evidence, Operand, OpRecord, Site, TensorStats
 from whynan.positions import site_at
 
@@ -33,15 +33,18 @@ OPERATORS: dict[type[ast.operator], tuple[str, Callable[[Any, Any], Any]]] = {
 # Parts of an expression that can be evaluated a second time without anyone noticing.
 HARMLESS = (
     ast.Name, ast.Constant, ast.Attribute, ast.Subscript, ast.Slice, ast.Tuple, ast.BinOp,
-    ast.UnaryOp, ast.operator, ast.unaryop, ast.expr_context, ast.Compare, ast.cmpop,
+    ast.UnaryOp, ast.operator, ast.unaryop, ast.expr_context, ast.Compare, ast.cmpop, ast.List,
 )  # fmt: skip
 
 
 # Functions of NumPy's own that compute from their arguments and nothing else.
 PURE = frozenset(
     ["mean", "std", "var", "sum", "prod", "cumsum", "cumprod", "average", "median", "dot", "norm",
-     "corrcoef", "cov", "astype", "trapezoid", "linspace", "diff", "ptp", "max", "min"]
+     "corrcoef", "cov", "astype", "diff", "ptp", "max", "min", "zeros", "ones", "full", "arange",
+     "array", "asarray", "zeros_like", "ones_like", "full_like", "reshape", "ravel", "clip", "len",
+     "amax", "amin", "where", "linspace", "float32", "float64", "float16"]
 )  # fmt: skip
+BUILTINS = {"len": len}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,7 @@ class Event:
     said: str
     places: tuple[Place, ...]  # innermost first
     follows: bool  # from a value that was not finite either
+    followers: list[OpRecord] = field(default_factory=list)  # what it then turned into
 
 
 def event_of(frame: FrameType | None, said: str, lasti: int | None = None) -> Event | None:
@@ -77,7 +81,7 @@ def event_of(frame: FrameType | None, said: str, lasti: int | None = None) -> Ev
     with np.errstate(all="ignore"):
         for infinite in (False, True):
             if found is None and _is_numpys(inner, frame):
-                found = _repeated(site, frame, infinite)
+                found = _tried(site, frame, said, infinite)
     follows = found is not None and any(o.stats and o.stats.nonfinite for o in found.origin.inputs)
     return Event(found or _unexplained(site, said), said, places_of(frame), follows)
 
@@ -101,36 +105,37 @@ def _is_numpys(inner: FrameType | None, user: FrameType) -> bool:
     return True
 
 
-def _repeated(site: Site, frame: FrameType, infinite: bool) -> Evidence | None:
+def _tried(site: Site, frame: FrameType, said: str, infinite: bool) -> Evidence | None:
+    try:
+        return _repeated(site, frame, said, infinite)
+    except Exception:  # a name that is gone, a warning that is an error here: it cannot be repeated
+        return None
+
+
+def _repeated(site: Site, frame: FrameType, said: str, infinite: bool) -> Evidence | None:
     """The operation once more, from the operands as they still are in the program's frame."""
     import numpy as np
 
     scope: Mapping[str, Any] = {**frame.f_globals, **frame.f_locals}
-    try:
-        tree = ast.parse(f"({site.expression}\n)", mode="eval").body
-    except SyntaxError:
-        return _in_place(site, frame, scope)
+    if not site.expression:
+        return _in_place(site, frame, scope, said)
+    tree = ast.parse(f"({site.expression}\n)", mode="eval").body
     options: dict[str, Any] = {}
     if isinstance(tree, ast.BinOp) and type(tree.op) in OPERATORS:
         name, function = OPERATORS[type(tree.op)]
         parts = [tree.left, tree.right]
     elif isinstance(tree, ast.Call) and isinstance(tree.func, (ast.Attribute, ast.Name)):
-        method = isinstance(tree.func, ast.Attribute) and _harmless(tree.func.value)
-        owner = _value(tree.func.value, scope) if method else None  # type: ignore[union-attr] # seen above
-        called = _value(tree.func, scope) if method or isinstance(tree.func, ast.Name) else None
-        name = getattr(called, "__name__", "")
-        if not (isinstance(called, np.ufunc) or name in PURE) or not _all_harmless(tree):
+        if not _harmless(tree, scope):
             return None
+        function = _value(tree.func, scope)
+        name, parts = function.__name__, list(tree.args)
         options = {k.arg: _value(k.value, scope) for k in tree.keywords if k.arg}
-        parts, function = list(tree.args), called
-        if isinstance(owner, (np.ndarray, np.generic)):
-            function = getattr(type(owner), name)
-            parts = [tree.func.value, *parts]  # type: ignore[union-attr] # a method has an owner
-        elif not str(getattr(called, "__module__", "numpy")).startswith("numpy"):
-            return None
+        owner = getattr(function, "__self__", None)
+        if isinstance(owner, (np.ndarray, np.generic)) and isinstance(tree.func, ast.Attribute):
+            function, parts = getattr(type(owner), name), [tree.func.value, *parts]
     else:
         return None
-    if not all(_harmless(part) for part in parts) or "out" in options:
+    if not all(_harmless(part, scope) for part in parts) or "out" in options:
         return None
     operands = [_value(part, scope) for part in parts]
     arrays = [np.asarray(o) if isinstance(o, (list, tuple)) else o for o in operands]
@@ -147,7 +152,9 @@ def _repeated(site: Site, frame: FrameType, infinite: bool) -> Evidence | None:
     return replace(found, origin=replace(found.origin, scalars={"correction": ddof}))
 
 
-def _in_place(site: Site, frame: FrameType, scope: Mapping[str, Any]) -> Evidence | None:
+def _in_place(
+    site: Site, frame: FrameType, scope: Mapping[str, Any], said: str
+) -> Evidence | None:
     """`x /= s`: the result stands in `x` already; what it was before is gone."""
     import numpy as np
 
@@ -156,30 +163,57 @@ def _in_place(site: Site, frame: FrameType, scope: Mapping[str, Any]) -> Evidenc
     found = statement_at(body, site.line) if body is not None else None
     if not isinstance(found, ast.AugAssign) or type(found.op) not in OPERATORS:
         return None
-    if not (_harmless(found.target) and _harmless(found.value)):
+    if not (_harmless(found.target, scope) and _harmless(found.value, scope)):
         return None
     target = ast.parse(ast.unparse(found.target), mode="eval").body
     out, other = _value(target, scope), _value(found.value, scope)
     if not isinstance(out, np.ndarray) or out.dtype.kind != "f":
         return None
     name, _ = OPERATORS[type(found.op)]
-    if name != "truediv" or not (np.asarray(other) == 0).any():
-        return None  # without the first operand, only a zero divisor proves anything
-    return evidence_of(name, [np.ones_like(out), other], out, site, "numpy", {}, lost_first=True)
+    names = {n.id for n in ast.walk(found.value) if isinstance(n, ast.Name)}
+    if name == "truediv" and (np.asarray(other) == 0).any() and not names & names_written(found):
+        operands = [np.ones_like(out), other]  # the first is gone: a zero divisor is proof enough
+        return evidence_of(name, operands, out, site, "numpy", {}, lost_first=True)
+    found_here = evidence_of(name, [], out, site, "numpy", {})
+    if found_here is None:
+        return None
+    lost = replace(found_here.origin, op="numpy.unseen")
+    why = f"NumPy said `{said}` here; the operands were overwritten by the result"
+    return replace(found_here, origin=lost, incomplete=why)
 
 
-def _all_harmless(call: ast.Call) -> bool:
-    parts: list[ast.AST] = [*call.args, *(k.value for k in call.keywords)]
-    return all(_harmless(part) for part in parts)
+def _harmless(part: ast.AST, scope: Mapping[str, Any]) -> bool:
+    """Whether it can be evaluated a second time without anyone noticing."""
+    if isinstance(part, ast.Call):
+        owner = part.func.value if isinstance(part.func, ast.Attribute) else part.func
+        if not _harmless(owner, scope) or not _is_pure(_value(part.func, scope)):
+            return False
+        inside: list[ast.AST] = [owner, *part.args, *(k.value for k in part.keywords)]
+        return all(_harmless(p, scope) for p in inside) and all(k.arg for k in part.keywords)
+    if not isinstance(part, HARMLESS):
+        return False
+    return all(_harmless(child, scope) for child in ast.iter_child_nodes(part))
 
 
-def _harmless(part: ast.AST) -> bool:
-    return all(isinstance(node, HARMLESS) for node in ast.walk(part))
+def _is_pure(called: Any) -> bool:
+    """A function of NumPy's own that computes from its arguments and nothing else."""
+    import numpy as np
+
+    if isinstance(called, np.ufunc):
+        return True
+    if getattr(called, "__name__", "") not in PURE:
+        return False
+    if called in BUILTINS.values():
+        return True
+    owner = getattr(called, "__self__", None)
+    if isinstance(owner, (np.ndarray, np.generic)):
+        return type(owner).__module__.split(".")[0] == "numpy"
+    return str(getattr(called, "__module__", "")).split(".")[0] == "numpy"
 
 
 def _value(part: ast.expr, scope: Mapping[str, Any]) -> Any:
     code = compile(ast.Expression(part), "<whynan>", "eval")
-    return eval(code, {"__builtins__": {}}, dict(scope))
+    return eval(code, {"__builtins__": BUILTINS}, dict(scope))
 
 
 def _unexplained(site: Site, said: str) -> Evidence:

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 import re
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import Callable
@@ -24,7 +26,7 @@ from whynan.arrays.numpy_errors import Event, Place, event_of, places_of
 from whynan.arrays.place import is_library, is_own
 from whynan.arrays.reach import Way, results, way, way_to_line
 from whynan.arrays.statements import literal_text, scope_of, statement_at
-from whynan.model import Evidence, Site, kind_of
+from whynan.model import Evidence, OpRecord, Site, TensorStats, kind_of
 from whynan.positions import site_at
 
 SAID = re.compile(
@@ -44,7 +46,8 @@ class NumpyWatch:
         self._harms: dict[int, Evidence] = {}  # by the event's position
         self._crossed: dict[int, tuple[Evidence, Evidence]] = {}
         self._undo: list[Callable[[], None]] = []
-        self._busy = False
+        self._looking: int | None = None  # the thread in which we look at something
+        self._showing = False
         self._impl: Any = None
 
     def start(self) -> None:
@@ -53,13 +56,15 @@ class NumpyWatch:
         self._impl = module._showwarnmsg_impl
 
         def show(message: Any) -> None:
+            if self._looking == threading.get_ident():
+                return  # an operation that is done again
             frame = sys._getframe(1)
             self._quietly(lambda: self._warned(message, frame))
-            busy, self._busy = self._busy, True
+            self._showing = True
             try:
                 shown(message)
             finally:
-                self._busy = busy
+                self._showing = False
 
         module._showwarnmsg = show
         self._undo.append(lambda: setattr(module, "_showwarnmsg", shown))
@@ -90,9 +95,9 @@ class NumpyWatch:
 
     def _quietly(self, look: Callable[[], Any]) -> None:
         """A look of ours: neither its errors nor its own warnings reach the program."""
-        if self._busy:
+        if self._looking is not None:
             return
-        self._busy = True
+        self._looking = threading.get_ident()
         try:
             np = sys.modules.get("numpy")
             if np is not None:
@@ -101,7 +106,7 @@ class NumpyWatch:
         except Exception as error:  # whynan's own failure must not become the program's
             print(f"whynan: could not look at a NumPy value: {error!r}", file=sys.stderr)
         finally:
-            self._busy = False
+            self._looking = None
 
     def _warned(self, message: Any, frame: FrameType) -> None:
         module: Any = warnings
@@ -115,8 +120,11 @@ class NumpyWatch:
         known = [(e.evidence.origin.site, e.places) for e in self._events]
         if event is None or (event.evidence.origin.site, event.places) in known:
             return
-        if event.follows and self._events:
-            return  # an earlier event's infinity went on
+        if event.follows:  # an earlier event's infinity may have gone on
+            before = [e for e in self._events if way(e, event.places) is not None]
+            if before:
+                _follow(before[0], event.evidence.origin)
+                return
         self._events.append(event)
         if len(self._events) == 1:
             self._watch_output()
@@ -135,7 +143,7 @@ class NumpyWatch:
             return  # the program's own device
 
         def listening(text: str) -> Any:
-            if not self._busy and isinstance(text, str) and ("nan" in text or "inf" in text):
+            if not self._showing and isinstance(text, str) and ("nan" in text or "inf" in text):
                 frame = sys._getframe(1)
                 self._quietly(lambda: self._printed(text, frame))
             return write(text)
@@ -241,26 +249,36 @@ class NumpyWatch:
             if found is None:
                 continue
             made = event.evidence.origin
-            if found.seen or _same_kind(made.out, stats, made.value):
+            if found.seen or any(_same_kind(op, stats) for op in (made, *event.followers)):
                 return replace(
-                    evidence, origin=made, origin_kind="operation", path=(entry, *evidence.path),
+                    evidence, origin=made, origin_kind="operation",
+                    path=(*event.followers, entry, *evidence.path),
                     incomplete=event.evidence.incomplete,
                 )  # fmt: skip
             return replace(evidence, incomplete=_perhaps(event, found))
         return evidence
 
 
-def _same_kind(made: Any, came_in: Any, value: float | None) -> bool:
-    """What came in holds at least the NaN or infinities that were made."""
-    if made is None or came_in is None or value is None or not made.nonfinite:
+def _follow(event: Event, op: OpRecord) -> None:
+    """Note what an infinity turned into; once is enough."""
+    if not event.followers and op.value is not None and math.isnan(op.value):
+        event.followers.append(op)
+
+
+def _same_kind(op: OpRecord, came_in: TensorStats | None) -> bool:
+    """What came in holds at least the NaN or infinities that the operation made."""
+    made = op.out
+    if made is None or came_in is None or op.value is None or not made.nonfinite:
         return False
-    field = {"nan": "nan", "inf": "posinf", "-inf": "neginf"}[kind_of(value)]
+    field = {"nan": "nan", "inf": "posinf", "-inf": "neginf"}[kind_of(op.value)]
     return bool(0 < getattr(made, field) <= getattr(came_in, field))
 
 
 def _perhaps(event: Event, found: Way) -> str:
-    name = f" on the way to `{found.name}`" if found.name else ""
-    return f"NumPy said `{event.said}` at {event.evidence.origin.site}{name}; it may be this value"
+    site = event.evidence.origin.site
+    name = f", which leads to `{found.name}`" if found.name else ""
+    where = f"{os.path.relpath(site.file)}:{site.line}" if site is not None else ""
+    return f"whether it is the value of which NumPy said `{event.said}` at {where}{name}"
 
 
 def _frames(frame: FrameType | None) -> list[FrameType]:
