@@ -42,7 +42,7 @@ class NumpyWatch:
     """`start()`, run the program, `harms()` at its end; `cross()` for what torch's recorder found."""
 
     def __init__(self) -> None:
-        self._events: list[Event] = []
+        self.events: list[Event] = []
         self._harms: dict[int, Evidence] = {}  # by the event's position
         self._crossed: dict[int, tuple[Evidence, Evidence]] = {}
         self._undo: list[Callable[[], None]] = []
@@ -77,13 +77,13 @@ class NumpyWatch:
         """At the program's end, `error` being the exception that ended it."""
         if error is not None:
             self._quietly(lambda: self._raised(error))
-        elif self._events:
+        elif self.events:
             self._quietly(self._left_over)
         return tuple(self._harms[i] for i in sorted(self._harms))
 
     def cross(self, evidence: Evidence) -> Evidence:
         """Torch's harm by data that was bad when it came in: back to the line that made it so."""
-        if evidence.origin_kind != "entry" or not self._events:
+        if evidence.origin_kind != "entry" or not self.events:
             return evidence
         if id(evidence) not in self._crossed:
             result = [evidence]
@@ -114,19 +114,19 @@ class NumpyWatch:
         said = str(message.message)
         if caught or not issubclass(message.category, RuntimeWarning) or not SAID.match(said):
             return
-        if len(self._events) >= MAX_EVENTS:
+        if len(self.events) >= MAX_EVENTS:
             return
         event = event_of(frame, said)
-        known = [(e.evidence.origin.site, e.places) for e in self._events]
+        known = [(e.evidence.origin.site, e.places) for e in self.events]
         if event is None or (event.evidence.origin.site, event.places) in known:
             return
         if event.follows:  # an earlier event's infinity may have gone on
-            before = [e for e in self._events if way(e, event.places) is not None]
+            before = [e for e in self.events if way(e, event.places) is not None]
             if before:
                 _follow(before[0], event.evidence.origin)
                 return
-        self._events.append(event)
-        if len(self._events) == 1:
+        self.events.append(event)
+        if len(self.events) == 1:
             self._watch_output()
 
     def _watch_output(self) -> None:
@@ -186,7 +186,7 @@ class NumpyWatch:
 
     def _reached(self, sink: Any, subject: str, frame: FrameType, value: float | None) -> None:
         places = places_of(frame)
-        for i, event in enumerate(self._events):
+        for i, event in enumerate(self.events):
             found = way(event, places)
             if found is not None:
                 user = next(f for f in _frames(frame) if id(f) == places[0].frame)
@@ -196,7 +196,7 @@ class NumpyWatch:
 
     def _harm(self, i: int, sink: Any, subject: str, site: Site | None, value: float | None,
               message: str | None = None) -> None:  # fmt: skip
-        event = self._events[i]
+        event = self.events[i]
         evidence = replace(
             event.evidence, sink=sink, subject=subject, sink_site=site, message=message,
             sink_value=event.evidence.sink_value if value is None else value,
@@ -218,11 +218,11 @@ class NumpyWatch:
             event = event_of(frame, text, _lasti(error, frame))
             if event is None:
                 return
-            self._events.append(event)
-            i = len(self._events) - 1
+            self.events.append(event)
+            i = len(self.events) - 1
         else:
             places = tuple(Place(id(f), f.f_code, line) for f, line, _ in reversed(steps))
-            ways = [i for i, e in enumerate(self._events) if way(e, places) is not None]
+            ways = [i for i, e in enumerate(self.events) if way(e, places) is not None]
             if not ways or not COMPLAINT.search(text):
                 return
             i = ways[0]
@@ -231,7 +231,7 @@ class NumpyWatch:
 
     def _left_over(self) -> None:
         scope = vars(sys.modules["__main__"])
-        for i, event in enumerate(self._events):
+        for i, event in enumerate(self.events):
             for name in results(event, scope):
                 self._harm(i, "output", f"the result `{name}`", event.evidence.origin.site, None)
 
@@ -242,7 +242,7 @@ class NumpyWatch:
         stats = entry.inputs[0].stats if entry.inputs else None
         site = entry.site
         here = places_of(sys._getframe(1))
-        for event in self._events:
+        for event in self.events:
             found = way(event, here)
             if found is None and site is not None:
                 found = way_to_line(event, site.file, site.function, site.line)
