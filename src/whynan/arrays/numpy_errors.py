@@ -42,7 +42,7 @@ PURE = frozenset(
     ["mean", "std", "var", "sum", "prod", "cumsum", "cumprod", "average", "median", "dot", "norm",
      "corrcoef", "cov", "astype", "diff", "ptp", "max", "min", "zeros", "ones", "full", "arange",
      "array", "asarray", "zeros_like", "ones_like", "full_like", "reshape", "ravel", "clip", "len",
-     "amax", "amin", "where", "linspace", "float32", "float64", "float16"]
+     "amax", "amin", "where", "eye", "linspace", "float32", "float64", "float16"]
 )  # fmt: skip
 BUILTINS = {"len": len}
 
@@ -152,9 +152,7 @@ def _repeated(site: Site, frame: FrameType, said: str, infinite: bool) -> Eviden
     return replace(found, origin=replace(found.origin, scalars={"correction": ddof}))
 
 
-def _in_place(
-    site: Site, frame: FrameType, scope: Mapping[str, Any], said: str
-) -> Evidence | None:
+def _in_place(site: Site, frame: FrameType, scope: Mapping[str, Any], said: str) -> Evidence | None:
     """`x /= s`: the result stands in `x` already; what it was before is gone."""
     import numpy as np
 

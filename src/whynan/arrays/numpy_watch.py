@@ -21,11 +21,10 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any
 
-from whynan.arrays.contents import TOKEN, is_bad
+from whynan.arrays.contents import kinds_in, kinds_of_text
 from whynan.arrays.numpy_errors import Event, Place, event_of, places_of
 from whynan.arrays.place import is_library, is_own
 from whynan.arrays.reach import Way, results, way, way_to_line
-from whynan.arrays.statements import literal_text, scope_of, statement_at
 from whynan.model import Evidence, OpRecord, Site, TensorStats, kind_of
 from whynan.positions import site_at
 
@@ -155,8 +154,9 @@ class NumpyWatch:
         @functools.wraps(original)
         def writer(*args: Any, **kwargs: Any) -> Any:
             frame = sys._getframe(1)
-            if is_bad([*args[1:], *kwargs.values()]):
-                self._quietly(lambda: self._reached("observed", "the saved array", frame, None))
+            kinds = kinds_in([*args[1:], *kwargs.values()])
+            if kinds:
+                self._quietly(lambda: self._reached("the saved array", frame, kinds))
             return original(*args, **kwargs)
 
         setattr(np, name, writer)
@@ -172,27 +172,27 @@ class NumpyWatch:
             user = user.f_back
         if user is None:
             return
-        body = scope_of(
-            user.f_code.co_filename, user.f_code.co_qualname, user.f_code.co_firstlineno
-        )
-        statement = statement_at(body, user.f_lineno) if body is not None else None
-        for literal in literal_text(statement) if statement is not None else ():
-            if TOKEN.search(literal):
-                text = text.replace(literal, "", 1)
-        tokens = TOKEN.findall(text)
-        if tokens:
-            value = math.nan if any("nan" in t for t in tokens) else float(tokens[0])
-            self._reached("observed", "the printed value", user, value)
+        kinds = kinds_of_text(text)
+        if kinds:
+            minus = "inf" not in text.replace("-inf", "")
+            self._reached("the printed value", user, kinds, -math.inf if minus else math.inf)
 
-    def _reached(self, sink: Any, subject: str, frame: FrameType, value: float | None) -> None:
+    def _reached(
+        self, subject: str, frame: FrameType, kinds: frozenset[str], infinite: float | None = None
+    ) -> None:
         places = places_of(frame)
+        user = next((f for f in _frames(frame) if places and id(f) == places[0].frame), None)
+        if user is None:
+            return
+        site = site_at(user.f_code, user.f_lasti)
         for i, event in enumerate(self.events):
             found = way(event, places)
-            if found is not None:
-                user = next(f for f in _frames(frame) if id(f) == places[0].frame)
-                site = site_at(user.f_code, user.f_lasti)
-                self._harm(i, sink, f"{subject} of `{found.name}`" if found.name else subject, site, value)  # fmt: skip
-                return
+            if found is None or not kinds - found.innocent:
+                continue
+            value = math.nan if "nan" in kinds - found.innocent else infinite
+            named = f"{subject} of `{found.name}`" if found.name else subject
+            self._harm(i, "observed", named, site, value)
+            return
 
     def _harm(self, i: int, sink: Any, subject: str, site: Site | None, value: float | None,
               message: str | None = None) -> None:  # fmt: skip

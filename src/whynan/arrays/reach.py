@@ -14,12 +14,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from whynan.arrays.contents import is_bad
+from whynan.arrays.contents import NONE, kinds_in, kinds_of_text
 from whynan.arrays.numpy_errors import Event, Place
 from whynan.arrays.statements import (
     Body,
+    literal_text,
     names_read,
     names_written,
+    own_parts,
     scope_of,
     spread,
     statement_at,
@@ -33,6 +35,7 @@ class Way:
 
     name: str | None  # the program's name for the value there; None within one statement
     seen: bool  # every name on the way was looked at
+    innocent: frozenset[str] = NONE  # `nan`, `inf`: what else in the last statement holds that
 
 
 def way(event: Event, places: tuple[Place, ...]) -> Way | None:
@@ -40,7 +43,8 @@ def way(event: Event, places: tuple[Place, ...]) -> Way | None:
     for depth, made in enumerate(event.places):
         for used in places:
             if used.frame == made.frame and used.code is made.code:
-                return _within(made, used.line, own=depth == 0)
+                last = used is places[0]
+                return _within(made, used.line, own=depth == 0, look_beside=last)
     return None
 
 
@@ -54,19 +58,17 @@ def way_to_line(event: Event, file: str, function: str, line: int) -> Way | None
 
 def results(event: Event, scope: Mapping[str, Any]) -> list[str]:
     """Names of the main program that hold the event's value at its end and are read by nothing."""
-    made = event.places[-1]
-    body = _body(made)
-    if made.code.co_qualname != "<module>" or body is None:
-        return []
-    statement = statement_at(body, made.line)
-    if statement is None:
+    main = [p for p in event.places if p.code.co_filename == scope.get("__file__")]
+    body = _body(main[-1]) if main else None
+    statement = statement_at(body, main[-1].line) if isinstance(body, ast.Module) else None
+    if body is None or statement is None:
         return []
     reached = spread(body, names_written(statement))
     read = {n.id for n in ast.walk(body) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
     return [n for n in reached if n not in read and _trail(n, reached, scope) is not None]
 
 
-def _within(made: Place, line: int, *, own: bool) -> Way | None:
+def _within(made: Place, line: int, *, own: bool, look_beside: bool = False) -> Way | None:
     body = _body(made)
     if body is None:
         return None
@@ -74,16 +76,17 @@ def _within(made: Place, line: int, *, own: bool) -> Way | None:
     if first is None or last is None:
         return None
     around = [s for s in statements(body) if s is not last and _contains(s, last)]
-    if first is last or first in around:
-        return Way(None, seen=False)
     scope = _names_of(made)
     reached = spread(body, names_written(first))
+    innocent = _beside(last, reached, scope) if look_beside else NONE
+    if first is last or first in around:
+        return Way(None, seen=False, innocent=innocent)
     heads = [s for s in around if isinstance(s, (ast.For, ast.AsyncFor, ast.With))]
     for statement in (last, *heads):
         for name in sorted(names_read(statement) & reached.keys()):
             seen = _trail(name, reached, scope)
             if seen is not None:
-                return Way(name, seen=seen and own)
+                return Way(name, seen=seen and own, innocent=innocent)
     return None
 
 
@@ -96,12 +99,26 @@ def _trail(
     seen = True
     current: str | None = name
     while current is not None:
-        bad = is_bad(scope[current]) if current in scope else None
-        if bad is False:
+        kinds = kinds_in(scope[current]) if current in scope else None
+        if kinds == NONE:
             return None
-        seen = seen and bad is True
+        seen = seen and kinds is not None
         current = reached[current]
     return seen
+
+
+def _beside(
+    statement: ast.stmt, reached: Mapping[str, str | None], scope: Mapping[str, Any] | None
+) -> frozenset[str]:
+    """NaN and infinities in a statement that the event has nothing to do with."""
+    found: frozenset[str] = NONE
+    for name in names_read(statement) - reached.keys():
+        found |= kinds_in((scope or {}).get(name)) or NONE
+    for part in own_parts(statement):
+        for node in ast.walk(part):
+            if isinstance(node, ast.Attribute) and node.attr in ("nan", "inf"):
+                found |= {node.attr}
+    return found.union(*map(kinds_of_text, literal_text(statement)))
 
 
 def _contains(outer: ast.stmt, inner: ast.stmt) -> bool:

@@ -76,9 +76,9 @@ def names_written(statement: ast.stmt) -> set[str]:
                 node.ctx, ast.Store
             ):
                 found |= _bases(node)
-    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-        if isinstance(statement.value.func, ast.Attribute):
-            found |= _bases(statement.value.func)
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+        found |= _bases(call.func)
     return found
 
 
