@@ -97,12 +97,22 @@ def places_of(frame: FrameType | None) -> tuple[Place, ...]:
 
 
 def _is_numpys(inner: FrameType | None, user: FrameType) -> bool:
-    """Whether the program called NumPy itself, not a library that uses it."""
+    """Whether the program called NumPy itself, not a library that uses it.
+
+    pandas hands `np.log(series)` on as it is.
+    """
     while inner is not None and inner is not user:
-        if f"{os.sep}numpy{os.sep}" not in inner.f_code.co_filename:
+        folders = inner.f_code.co_filename.split(os.sep)
+        if "numpy" not in folders and "pandas" not in folders:
             return False
         inner = inner.f_back
     return True
+
+
+def _unboxed(value: Any) -> Any:
+    """The array inside a pandas Series or DataFrame."""
+    boxed = type(value).__module__.split(".")[0] == "pandas" and hasattr(value, "to_numpy")
+    return value.to_numpy() if boxed else value
 
 
 def _tried(site: Site, frame: FrameType, said: str, infinite: bool) -> Evidence | None:
@@ -137,7 +147,7 @@ def _repeated(site: Site, frame: FrameType, said: str, infinite: bool) -> Eviden
         return None
     if not all(_harmless(part, scope) for part in parts) or "out" in options:
         return None
-    operands = [_value(part, scope) for part in parts]
+    operands = [_unboxed(_value(part, scope)) for part in parts]
     arrays = [np.asarray(o) if isinstance(o, (list, tuple)) else o for o in operands]
     numeric = (np.ndarray, np.generic, int, float)
     if not all(isinstance(o, numeric) for o in arrays[: 1 if name in PURE else None]):
