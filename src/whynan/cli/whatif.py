@@ -15,6 +15,12 @@ from whynan.launch import Program
     "--json", "json_path", type=click.Path(path_type=Path), help="Also write the table as JSON."
 )
 @click.option(
+    "--html",
+    "html_path",
+    type=click.Path(path_type=Path),
+    help="Also write the report with the table as one HTML page.",
+)
+@click.option(
     "--budget",
     type=click.FloatRange(min=1),
     default=300.0,
@@ -26,6 +32,7 @@ from whynan.launch import Program
 def whatif(
     program: Program,
     json_path: Path | None,
+    html_path: Path | None,
     budget: float,
 ) -> int:
     """Run SCRIPT again and again, each time with one thing changed from outside.
@@ -42,4 +49,4 @@ def whatif(
     """
     from whynan.repair.whatif import whatif as run_whatif
 
-    return run_whatif(program, json_path=json_path, budget_s=budget)
+    return run_whatif(program, json_path=json_path, html_path=html_path, budget_s=budget)
