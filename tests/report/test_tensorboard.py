@@ -104,9 +104,9 @@ def test_a_watched_training_writes_while_it_runs(tmp_path: Path) -> None:
     net = torch.nn.Linear(3, 1)
     optimizer = torch.optim.SGD(net.parameters(), lr=LR)
     writer = SummaryWriter(str(tmp_path))
-    samples = torch.ones(70, 3)
+    samples: Any = torch.ones(70, 3)
     samples[65] = 0
-    loader = torch.utils.data.DataLoader(samples)
+    loader: Any = torch.utils.data.DataLoader(samples)
     meanwhile = 0
 
     def train() -> None:
