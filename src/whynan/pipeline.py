@@ -18,6 +18,7 @@ from whynan.recording import Recording
 from whynan.version import __version__
 
 if TYPE_CHECKING:
+    from whynan.report.live_board import LiveBoard
     from whynan.watching.escalate import Watch
     from whynan.watching.guard import Seen
 
@@ -142,6 +143,7 @@ def watch(
     on_anomaly: Literal["stop", "skip", "warn"] = "stop",
     capsule: str | Path | None = None,
     tell: Callable[[Diagnosis], None] | None = None,
+    writer: Any = None,
 ) -> Iterator[Watching]:
     """Guard your own training loop; a bad step is repeated, recorded and explained.
 
@@ -152,6 +154,8 @@ def watch(
     `stop` raises `AnomalyFound`, which carries the diagnosis; `skip` leaves the bad batch out and
     goes on; `warn` prints the report and goes on. `model` and `optimizer` may be lists. The first
     bad step is kept in the folder `capsule`; `tell` gets each diagnosis instead of standard error.
+    `writer` is a `SummaryWriter`: scalars of all steps, sent now and then, histograms of the layers
+    once in a while, and the report at the failing step.
     """
     _need_torch()
     from whynan.watching.escalate import Watch
@@ -164,6 +168,8 @@ def watch(
     def conclude(recording: Recording, how: str) -> None:
         first = result.diagnosis is None
         result.diagnosis = replace(diagnose(recording), mode="auto", reproduced=how)
+        if live is not None:
+            live.report(result.diagnosis)
         if first and capsule is not None:
             _keep(Path(capsule), guard, recording.of(result.diagnosis))
         if on_anomaly == "stop":
@@ -187,6 +193,12 @@ def watch(
     guard.on_error = lambda error: print(
         f"whynan: stepped aside after an error of its own: {error!r}", file=sys.stderr
     )
+    live: LiveBoard | None = None
+    if writer is not None:
+        from whynan.report.live_board import LiveBoard
+
+        live = LiveBoard(writer, _listed(model), lambda: guard.recording().history)
+        guard.on_step = _unrecorded(guard, live.step)
     guard.start(_listed(model), _listed(optimizer))
     error: BaseException | None = None
     try:
@@ -197,11 +209,25 @@ def watch(
         guard.stop(None if isinstance(error, StopRun) else error)
     except StopRun as stopped:
         error = error or stopped
+    if live is not None:
+        live.flush()
     result.skipped = list(guard.skipped)
     if isinstance(error, StopRun) and result.diagnosis is not None:
         raise AnomalyFound(result.diagnosis) from None
     if error is not None:
         raise error
+
+
+def _unrecorded(guard: Watch, work: Callable[[int], None]) -> Callable[[int], None]:
+    """Whynan's own work after a step, also while the program is recorded."""
+
+    def after(step: int) -> None:
+        if guard.session.tracer.active:
+            guard.session.checks.quietly(lambda: work(step))
+        else:
+            work(step)
+
+    return after
 
 
 def _keep(folder: Path, guard: Watch, recording: Recording) -> None:

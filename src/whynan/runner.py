@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from whynan import launch
+from whynan.arrays.numpy_watch import NumpyWatch
 from whynan.errors import StopRun, UsageError, WhynanError
 from whynan.explain.story import tell
 from whynan.files import SAVE_BATCH_TO
@@ -70,6 +71,7 @@ class Run:
         self._notes: list[str] = []
         self._capsule_is_full = False
         self._tell_progress = report_progress()
+        self._numpy = NumpyWatch()
 
     def go(self) -> int:
         """Run it and return the exit code."""
@@ -86,6 +88,7 @@ class Run:
             del sys.modules[name]  # the program may have a module of that name
         hook = launch.AfterImport("torch", self._start)
         hook.install()
+        self._numpy.start()
         original_exit = os._exit
         os._exit = self._hard_exit(original_exit)  # type: ignore[assignment]  # never returns
         error: BaseException | None = None
@@ -292,6 +295,10 @@ class Run:
             except StopRun:
                 pass
             self._take()
+        self._numpy.stop()
+        if not self._recording.evidence:
+            left = None if stopped else error
+            self._recording = replace(self._recording, evidence=self._numpy.harms(left))
         harmed = self._hear_the_ranks(error if crashed else None)
         if crashed and error is not None and self.watch is None:
             launch.print_traceback(error)
@@ -333,7 +340,7 @@ class Run:
         else:
             recording = self._recording
         notes = (*recording.notes, *[n for n in self._notes if n not in recording.notes])
-        evidence = self._extra or recording.evidence
+        evidence = tuple(map(self._numpy.cross, self._extra or recording.evidence))
         self._recording = replace(recording, evidence=evidence, notes=notes)
 
     def _show(self) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
-from whynan.arrays.numpy_errors import NumpyErrors
+from whynan.arrays.numpy_watch import NumpyWatch
 from whynan.diagnosis.engine import explain_evidence
 from whynan.model import Anomaly
 
@@ -30,6 +32,36 @@ def logarithm() -> None:
     _ = np.log(income[0] * 2)  # HERE
 
 
+def nested() -> None:
+    row = np.full(4, 2.5)
+    _ = (row - row.mean()) / row.std(axis=0)  # HERE
+
+
+def selected() -> None:
+    x = np.arange(3.0)
+    _ = x[x > 5].mean()  # HERE
+
+
+def in_place() -> None:
+    x, total = np.ones((2, 2)), np.zeros(2)
+    x /= total  # HERE
+
+
+def cast() -> None:
+    pressure = np.array([101325.0])
+    _ = pressure.astype(np.float16)  # HERE
+
+
+def infinities() -> None:
+    upper = np.full(2, np.inf)
+    _ = upper - upper  # HERE
+
+
+def product() -> None:
+    w = np.full((2, 2), 1e200)
+    _ = w @ w  # HERE
+
+
 def scalars() -> None:
     total, count = np.float64(0.0), np.float64(0.0)
     _ = total / count  # HERE
@@ -41,18 +73,30 @@ PROGRAMS = {
     energy: "overflow",
     logarithm: "log_nonpositive",
     scalars: "division_by_zero",
+    nested: "division_by_zero",
+    selected: "empty_reduction",
+    in_place: "division_by_zero",
+    cast: "overflow",
+    infinities: "inf_minus_inf",
+    product: "overflow",
 }
 
 
 def caught(program: object) -> list[Anomaly]:
-    with NumpyErrors() as errors:
-        program()  # type: ignore[operator] # a function of no arguments
-    return [explain_evidence(e) for e in errors.evidence]
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        watch = NumpyWatch()
+        watch.start()
+        try:
+            program()  # type: ignore[operator] # a function of no arguments
+        finally:
+            watch.stop()
+    return [explain_evidence(e.evidence) for e in watch.events]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_line_and_mechanism(program: object) -> None:
-    (anomaly,) = caught(program)
+    anomaly = caught(program)[0]
     assert anomaly.finding.mechanism == PROGRAMS[program]  # type: ignore[index] # one of them
     assert anomaly.origin.site is not None
     assert anomaly.origin.site.source.endswith("# HERE")
@@ -84,13 +128,16 @@ def test_a_line_is_reported_once() -> None:
 
 
 def test_lost_operands_are_admitted() -> None:
-    def in_place() -> None:
-        x = np.array([1.0, 2.0])
-        x /= np.zeros(2)
+    def overwritten() -> None:
+        x = np.full(3, 2.0)
+        x -= x.mean()
+        x /= x.std()
 
-    (anomaly,) = caught(in_place)
+    (anomaly,) = caught(overwritten)
     assert anomaly.finding.mechanism == "opaque"
-    assert "NumPy reported `divide by zero` here" in (anomaly.evidence.incomplete or "")
+    assert "the operands were overwritten" in (anomaly.evidence.incomplete or "")
+    assert anomaly.origin.out is not None
+    assert anomaly.origin.out.nan == 3
 
 
 def test_calls_with_effects_are_not_repeated() -> None:
@@ -107,10 +154,35 @@ def test_calls_with_effects_are_not_repeated() -> None:
     assert calls == [1]
 
 
-def test_settings_are_put_back_and_warnings_return() -> None:
-    before = np.geterr(), np.geterrcall()
-    with pytest.raises(KeyError), NumpyErrors():
+def test_filters_and_recorded_warnings_are_the_programs_word() -> None:
+    def filtered() -> None:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore")
+            _ = np.ones(1) / np.zeros(1)
+
+    def recorded() -> None:
+        with warnings.catch_warnings(record=True) as log:
+            _ = np.ones(1) / np.zeros(1)
+        assert len(log) == 1
+
+    assert caught(filtered) == []
+    assert caught(recorded) == []
+
+
+def test_nothing_of_ours_stays_and_numpys_settings_are_not_touched(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    module = vars(warnings)
+    before = np.geterr(), np.geterrcall(), module["_showwarnmsg"], np.save
+
+    def program() -> None:
+        assert (np.geterr(), np.geterrcall()) == before[:2]
+        _ = np.ones(1) / np.zeros(1)
         raise KeyError
-    assert (np.geterr(), np.geterrcall()) == before
+
+    with pytest.raises(KeyError):
+        caught(program)
+    assert (np.geterr(), np.geterrcall(), module["_showwarnmsg"], np.save) == before
     with pytest.raises(RuntimeWarning, match="divide by zero"):
         _ = np.ones(1) / np.zeros(1)
+    assert "whynan" not in capsys.readouterr().err

@@ -149,6 +149,12 @@ def test_csv(tmp_path: Path) -> None:
     assert "text" not in {i.name for i in report.items}
 
 
+def test_commas_in_a_quoted_name_are_no_columns(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text('"' + "a," * 30_000 + '",b\n1,2\n3,4\n')
+    assert len(checked(path).items) == 2
+
+
 def test_columns_of_one_name_are_kept_apart(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("a,a,b\n1,,x\n2,5,y\n")

@@ -299,6 +299,32 @@ def test_html_is_escaped() -> None:
     assert "<b>1 NaN</b>" in page
 
 
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
+def test_a_notebook_shows_how_magnitudes_are_spread(kind: torch.dtype) -> None:
+    x = torch.tensor([0.0, 1.0, -1.5, 4.0, 2.0**-10, math.inf, math.nan], dtype=kind)
+    for array in (x, x.repeat(3, 1).t(), x.double().numpy()):
+        check = whynan.check(array)
+        counts = check.items[0].summary.stats.exponents
+        assert counts is not None
+        assert counts.keys() == {-10, 0, 2}
+        assert counts[0] == 2 * counts[2]
+        page = check._repr_html_()
+        assert page.count("<rect") == 3
+        assert "magnitudes from 0.0009766 to 8" in page
+
+
+def test_arrays_without_magnitudes_have_no_picture() -> None:
+    for x in (torch.zeros(3), torch.arange(3), np.array([math.nan]), torch.empty(0), [1, 2]):
+        assert "<svg" not in whynan.check(x)._repr_html_()
+
+
+def test_a_picture_of_a_large_array_still_shows_both_ends() -> None:
+    x = torch.cat([torch.full((1 << 20,), 1e-30), torch.full((1 << 20,), 1e30)])
+    counts = whynan.check(x).items[0].summary.stats.exponents
+    assert counts is not None
+    assert (min(counts), max(counts)) == (-100, 99)
+
+
 def test_nothing_is_printed_and_the_value_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
     x = torch.tensor([1.0, math.nan], requires_grad=True)
     before = x.detach().clone()

@@ -173,11 +173,13 @@ def _whatif(script: Path, args: list[str]) -> dict[str, Any]:
     from dataclasses import asdict
 
     from whynan.launch import Program
-    from whynan.repair.whatif import WhatIf, reading
+    from whynan.repair.whatif import WhatIf, reading, write_page
 
     program = Program(target=script.name, args=tuple(args))
     table = WhatIf(program=program, run=run_forked, budget_s=LIMIT_S).go()
-    return {"rows": [asdict(row) for row in table.rows], "reading": reading(table.rows)}
+    sentences = reading(table.rows)
+    write_page(table, sentences, script.with_suffix(".html"))
+    return {"rows": [asdict(row) for row in table.rows], "reading": sentences}
 
 
 def _serve(requests: IO[str], answers: IO[str]) -> None:

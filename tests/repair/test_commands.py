@@ -128,6 +128,9 @@ def test_whatif_tells_a_high_rate_from_a_formula(repairs: RepairServer, tmp_path
     assert outcomes["no_weight_decay"] == outcomes["half_batch"] == "no effect"
     assert outcomes["float64"] == "diverges"  # finite, but only because float64 is wider
     assert table["reading"] == ["it survives at a lower learning rate: the updates are too large"]
+    page = script.with_suffix(".html").read_text()
+    for words in ("What if", "learning rate x 0.01", "survives", table["reading"][0]):
+        assert words in page
 
 
 def row(name: str, outcome: str, steps: int = 3) -> Row:

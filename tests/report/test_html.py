@@ -152,6 +152,20 @@ def test_the_page_says_what_the_report_says() -> None:
         assert part in text
 
 
+def test_experiments_stand_in_a_table() -> None:
+    rows = (
+        ("as it is", "3", "2.5", "dies: line 3: overflow", False),
+        (HOSTILE, "40", "0.1", "survives", True),
+    )
+    table = html.Experiments(rows=rows, reading=("the updates are too large",))
+    drawn, plain = Outline(html.page(full(), table)), Outline(html.page(full()))
+    assert "What if" in drawn.text
+    assert "What if" not in plain.text
+    for words in (*rows[0][:4], HOSTILE, "inferred: the updates are too large"):
+        assert words in drawn.text
+    assert [t for t, _ in drawn.tags].count("script") == [t for t, _ in plain.tags].count("script")
+
+
 def test_a_healthy_run_shows_its_health() -> None:
     page = html.page(diagnose(Recording(steps=30, history=layered(30)), script="t.py"))
     outline = Outline(page)

@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from torch.utils.tensorboard import SummaryWriter
 
+import whynan
 from tests.builders import failing, recording
 from whynan.errors import WhynanError
 from whynan.model import HistoryRow
@@ -94,3 +97,72 @@ def test_a_missing_tensorboard_is_said_kindly(
     monkeypatch.setitem(sys.modules, "tensorboard.summary.writer.event_file_writer", None)
     with pytest.raises(WhynanError, match="pip install tensorboard"):
         tensorboard.write(failing(), tmp_path)
+
+
+def test_a_watched_training_writes_while_it_runs(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    net = torch.nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=LR)
+    writer = SummaryWriter(str(tmp_path))
+    samples: Any = torch.ones(70, 3)
+    samples[65] = 0
+    loader: Any = torch.utils.data.DataLoader(samples)
+    meanwhile = 0
+
+    def train() -> None:
+        nonlocal meanwhile
+        with whynan.watch(net, optimizer, writer=writer):
+            for step, x in enumerate(loader):
+                optimizer.zero_grad()
+                loss = (net(x) / x.sum()).pow(2).mean()
+                loss.backward()
+                optimizer.step()
+                if step == 60:
+                    writer.flush()
+                    meanwhile = len(scalars(read(tmp_path), "whynan/loss"))
+
+    with pytest.raises(whynan.AnomalyFound):
+        train()
+    writer.close()
+    events = read(tmp_path)
+    assert 45 <= meanwhile <= 61
+    steps = [step for step, _ in scalars(events, "whynan/loss")]
+    assert steps[:65] == list(range(65))
+    assert len(set(steps)) == len(steps)
+    assert {e.step for e in events.Histograms("whynan.weights/weight")} == {0}
+    assert events.Histograms("whynan.gradients/bias")[0].histogram_value.num == 1
+    [tag] = [t for t in events.Tags()["tensors"] if t.startswith("whynan/N")]
+    [report] = events.Tensors(tag)
+    assert (tag, report.step) == ("whynan/N010/text_summary", 65)
+
+
+def test_a_writer_changes_nothing_in_a_training(tmp_path: Path) -> None:
+    def trained(writer: Any) -> torch.Tensor:
+        torch.manual_seed(0)
+        net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Dropout(), torch.nn.Linear(4, 1))
+        optimizer = torch.optim.Adam(net.parameters())
+        with whynan.watch(net, optimizer, writer=writer):
+            for _ in range(4):
+                optimizer.zero_grad()
+                net(torch.randn(8, 3)).pow(2).mean().backward()
+                optimizer.step()
+        return next(net.parameters()).detach()
+
+    with SummaryWriter(str(tmp_path)) as writer:
+        assert torch.equal(trained(writer), trained(None))
+
+
+def test_a_writer_that_fails_does_not_end_the_training(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    net = torch.nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=LR)
+    done = 0
+    with whynan.watch(net, optimizer, writer=object()):
+        for _ in range(55):
+            optimizer.zero_grad()
+            net(torch.ones(2, 3)).pow(2).mean().backward()
+            optimizer.step()
+            done += 1
+    assert done == 55
+    assert capsys.readouterr().err.count("TensorBoard gets nothing more") == 1

@@ -26,28 +26,36 @@ ELEMENTWISE = frozenset(
 
 def evidence_of(
     function: str, inputs: list[Any], output: Any, site: Site | None, library: str,
-    made: Mapping[int, str],
+    made: Mapping[int, str], *, infinite: bool = False, lost_first: bool = False,
 ) -> Evidence | None:  # fmt: skip
-    """What the operation did, if it made a non-finite value out of finite ones."""
+    """What the operation did, if it made a non-finite value out of finite ones.
+
+    With `infinite`, also a NaN out of infinities; `lost_first`: the first input is not known.
+    """
     import numpy as np
 
     name = NAMES.get(function, function)
     out = to_numpy(output)
     arrays = {i: to_numpy(x) for i, x in enumerate(inputs) if hasattr(x, "dtype")}
     numbers = {i: x for i, x in enumerate(inputs) if i not in arrays}
-    fresh = ~np.isfinite(out)
-    if any(isinstance(n, (int, float)) and not math.isfinite(n) for n in numbers.values()):
+    fresh = np.isnan(out) if infinite else ~np.isfinite(out)
+    if not infinite and any(
+        isinstance(n, (int, float)) and not math.isfinite(n) for n in numbers.values()
+    ):
         return None  # an infinity that the program wrote
     elementwise = name in ELEMENTWISE
     for array in arrays.values():
+        usable = ~np.isnan(array) if infinite else np.isfinite(array)
         if elementwise:
-            fresh = fresh & np.isfinite(np.broadcast_to(array, out.shape))
-        elif not np.isfinite(array).all():
+            fresh = fresh & np.broadcast_to(usable, out.shape)
+        elif not usable.all():
             return None
     if not fresh.any():
         return None
     nan = fresh & np.isnan(out)
-    position = int((nan if nan.any() else fresh).reshape(-1).argmax())
+    # In a sum that overflowed, NaN are infinities of both signs.
+    witness = fresh & ~nan if not elementwise and (fresh & ~nan).any() else nan
+    position = int((witness if witness.any() else fresh).reshape(-1).argmax())
     index = tuple(int(i) for i in np.unravel_index(position, out.shape))
     value = float(out[index])
     roles = _roles(name, len(inputs))
@@ -55,6 +63,8 @@ def evidence_of(
         _operand(inputs[i], array, roles[i], index if elementwise else None, out.shape, made.get(i))
         for i, array in arrays.items()
     )
+    if lost_first:
+        operands = operands[1:]
     scalars: dict[str, Scalar] = {
         roles[i]: n for i, n in numbers.items() if isinstance(n, (int, float))
     }
@@ -65,7 +75,7 @@ def evidence_of(
     origin = OpRecord(
         index=0, op=f"array.{name}.{library}", phase="data", step=0, site=site, inputs=operands,
         outputs=(result,), scalars=scalars,
-        exact=_exact(function, [_at(arrays.get(i), numbers.get(i), index, out.shape) for i in range(len(inputs))]) if elementwise else None,
+        exact=_exact(function, [_at(arrays.get(i), numbers.get(i), index, out.shape) for i in range(len(inputs))]) if elementwise and not lost_first else None,
     )  # fmt: skip
     return Evidence(
         sink="output", subject="result", step=0, origin=origin, origin_kind="operation",

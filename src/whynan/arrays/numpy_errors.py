@@ -1,7 +1,7 @@
-"""NumPy's own floating-point errors, caught where they happen at no cost while none does.
+"""The operation behind a floating-point warning of NumPy, as evidence.
 
-NumPy calls back after an operation that divided by zero, overflowed or was invalid, unless the
-program asked for `np.errstate(...="ignore")`, which is its word that this is meant.
+NumPy warns of an operation that divided by zero, overflowed or was invalid. At that moment its
+operands are still there: the operation is done once more, and looked at.
 """
 
 from __future__ import annotations
@@ -9,14 +9,17 @@ from __future__ import annotations
 import ast
 import math
 import operator
-import sys
+import os
 from collections.abc import Callable, Mapping
-from types import FrameType
+from dataclasses import dataclass, field, replace
+from types import CodeType, FrameType
 from typing import Any
 
 from whynan.arrays.evidence import evidence_of
-from whynan.arrays.place import is_library, site_of
+from whynan.arrays.place import is_library
+from whynan.arrays.statements import names_written, scope_of, statement_at
 from whynan.model import Evidence, Operand, OpRecord, Site, TensorStats
+from whynan.positions import site_at
 
 OPERATORS: dict[type[ast.operator], tuple[str, Callable[[Any, Any], Any]]] = {
     ast.Add: ("add", operator.add),
@@ -30,104 +33,205 @@ OPERATORS: dict[type[ast.operator], tuple[str, Callable[[Any, Any], Any]]] = {
 # Parts of an expression that can be evaluated a second time without anyone noticing.
 HARMLESS = (
     ast.Name, ast.Constant, ast.Attribute, ast.Subscript, ast.Slice, ast.Tuple, ast.BinOp,
-    ast.UnaryOp, ast.operator, ast.unaryop, ast.expr_context, ast.Compare, ast.cmpop,
+    ast.UnaryOp, ast.operator, ast.unaryop, ast.expr_context, ast.Compare, ast.cmpop, ast.List,
 )  # fmt: skip
 
 
-class NumpyErrors:
-    """While entered, every floating-point error of NumPy becomes evidence, each line once."""
-
-    def __init__(self) -> None:
-        self.evidence: list[Evidence] = []
-        self._seen: set[tuple[str, int, int | None]] = set()
-        self._before: tuple[Any, Any] | None = None
-        self._busy = False
-
-    def __enter__(self) -> NumpyErrors:
-        import numpy as np
-
-        self._before = np.geterrcall(), np.geterr()
-        np.seterrcall(self._called)
-        np.seterr(divide="call", over="call", invalid="call")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        import numpy as np
-
-        if self._before is not None:
-            np.seterrcall(self._before[0])
-            np.seterr(**self._before[1])
-            self._before = None
-
-    def _called(self, kind: str, flag: int) -> None:
-        """NumPy's call-back; never lets an error of its own out into the program."""
-        if self._busy:
-            return
-        self._busy = True
-        try:
-            self._note(kind, sys._getframe(1))
-        except Exception as error:  # whynan's own failure must not become the program's
-            print(f"whynan: could not look at a NumPy error: {error!r}", file=sys.stderr)
-        finally:
-            self._busy = False
-
-    def _note(self, kind: str, frame: FrameType) -> None:
-        import numpy as np
-
-        site = site_of(frame)
-        if site is None or (site.file, site.line, site.column) in self._seen:
-            return
-        self._seen.add((site.file, site.line, site.column))
-        direct = not is_library(frame.f_code.co_filename)
-        with np.errstate(all="ignore"):
-            found = _repeated(site, frame) if direct else None
-        self.evidence.append(found or _unexplained(site, kind))
+# Functions of NumPy's own that compute from their arguments and nothing else.
+PURE = frozenset(
+    ["mean", "std", "var", "sum", "prod", "cumsum", "cumprod", "average", "median", "dot", "norm",
+     "corrcoef", "cov", "astype", "diff", "ptp", "max", "min", "zeros", "ones", "full", "arange",
+     "array", "asarray", "zeros_like", "ones_like", "full_like", "reshape", "ravel", "clip", "len",
+     "amax", "amin", "where", "eye", "linspace", "float32", "float64", "float16"]
+)  # fmt: skip
+BUILTINS = {"len": len}
 
 
-def _repeated(site: Site, frame: FrameType) -> Evidence | None:
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A frame of the program, and the line it was at."""
+
+    frame: int  # its id: holding the frame itself would keep the program's arrays alive
+    code: CodeType
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One operation that NumPy warned of."""
+
+    evidence: Evidence
+    said: str
+    places: tuple[Place, ...]  # innermost first
+    follows: bool  # from a value that was not finite either
+    followers: list[OpRecord] = field(default_factory=list)  # what it then turned into
+
+
+def event_of(frame: FrameType | None, said: str, lasti: int | None = None) -> Event | None:
+    """What the running frame did when NumPy complained; None if no line of the program did it."""
+    import numpy as np
+
+    inner = frame
+    while frame is not None and is_library(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is None:
+        return None
+    site = site_at(frame.f_code, frame.f_lasti if lasti is None else lasti)
+    found: Evidence | None = None
+    with np.errstate(all="ignore"):
+        for infinite in (False, True):
+            if found is None and _is_numpys(inner, frame):
+                found = _tried(site, frame, said, infinite)
+    follows = found is not None and any(o.stats and o.stats.nonfinite for o in found.origin.inputs)
+    return Event(found or _unexplained(site, said), said, places_of(frame), follows)
+
+
+def places_of(frame: FrameType | None) -> tuple[Place, ...]:
+    """The program's own part of a stack."""
+    found = []
+    while frame is not None:
+        if not is_library(frame.f_code.co_filename):
+            found.append(Place(id(frame), frame.f_code, frame.f_lineno))
+        frame = frame.f_back
+    return tuple(found)
+
+
+def _is_numpys(inner: FrameType | None, user: FrameType) -> bool:
+    """Whether the program called NumPy itself, not a library that uses it.
+
+    pandas hands `np.log(series)` on as it is.
+    """
+    while inner is not None and inner is not user:
+        folders = inner.f_code.co_filename.split(os.sep)
+        if "numpy" not in folders and "pandas" not in folders:
+            return False
+        inner = inner.f_back
+    return True
+
+
+def _unboxed(value: Any) -> Any:
+    """The array inside a pandas Series or DataFrame."""
+    boxed = type(value).__module__.split(".")[0] == "pandas" and hasattr(value, "to_numpy")
+    return value.to_numpy() if boxed else value
+
+
+def _tried(site: Site, frame: FrameType, said: str, infinite: bool) -> Evidence | None:
+    try:
+        return _repeated(site, frame, said, infinite)
+    except Exception:  # a name that is gone, a warning that is an error here: it cannot be repeated
+        return None
+
+
+def _repeated(site: Site, frame: FrameType, said: str, infinite: bool) -> Evidence | None:
     """The operation once more, from the operands as they still are in the program's frame."""
     import numpy as np
 
-    try:
-        tree = ast.parse(f"({site.expression}\n)", mode="eval").body
-    except SyntaxError:
-        return None
     scope: Mapping[str, Any] = {**frame.f_globals, **frame.f_locals}
+    if not site.expression:
+        return _in_place(site, frame, scope, said)
+    tree = ast.parse(f"({site.expression}\n)", mode="eval").body
+    options: dict[str, Any] = {}
     if isinstance(tree, ast.BinOp) and type(tree.op) in OPERATORS:
         name, function = OPERATORS[type(tree.op)]
         parts = [tree.left, tree.right]
-    elif isinstance(tree, ast.Call) and not tree.keywords:
-        called = _value(tree.func, scope)
-        if not isinstance(called, np.ufunc):
+    elif isinstance(tree, ast.Call) and isinstance(tree.func, (ast.Attribute, ast.Name)):
+        if not _harmless(tree, scope):
             return None
-        name, function, parts = called.__name__, called, tree.args
+        function = _value(tree.func, scope)
+        name, parts = function.__name__, list(tree.args)
+        options = {k.arg: _value(k.value, scope) for k in tree.keywords if k.arg}
+        owner = getattr(function, "__self__", None)
+        if isinstance(owner, (np.ndarray, np.generic)) and isinstance(tree.func, ast.Attribute):
+            function, parts = getattr(type(owner), name), [tree.func.value, *parts]
     else:
         return None
-    if not all(_harmless(part) for part in parts):
+    if not all(_harmless(part, scope) for part in parts) or "out" in options:
         return None
-    operands = [_value(part, scope) for part in parts]
-    if not all(isinstance(o, (np.ndarray, np.generic, int, float)) for o in operands):
+    operands = [_unboxed(_value(part, scope)) for part in parts]
+    arrays = [np.asarray(o) if isinstance(o, (list, tuple)) else o for o in operands]
+    numeric = (np.ndarray, np.generic, int, float)
+    if not all(isinstance(o, numeric) for o in arrays[: 1 if name in PURE else None]):
         return None
-    return evidence_of(name, operands, np.asarray(function(*operands)), site, "numpy", {})
+    result = np.asarray(function(*operands, **options))
+    shown = arrays[:1] if name in PURE - {"dot"} else arrays
+    found = evidence_of(name, shown, result, site, "numpy", {}, infinite=infinite)
+    if found is None or name not in ("std", "var"):
+        return found
+    # NumPy divides by the count where torch divides by one less.
+    ddof = options.get("ddof", 0)
+    return replace(found, origin=replace(found.origin, scalars={"correction": ddof}))
 
 
-def _harmless(part: ast.AST) -> bool:
-    return all(isinstance(node, HARMLESS) for node in ast.walk(part))
+def _in_place(site: Site, frame: FrameType, scope: Mapping[str, Any], said: str) -> Evidence | None:
+    """`x /= s`: the result stands in `x` already; what it was before is gone."""
+    import numpy as np
+
+    code = frame.f_code
+    body = scope_of(code.co_filename, code.co_qualname, code.co_firstlineno)
+    found = statement_at(body, site.line) if body is not None else None
+    if not isinstance(found, ast.AugAssign) or type(found.op) not in OPERATORS:
+        return None
+    if not (_harmless(found.target, scope) and _harmless(found.value, scope)):
+        return None
+    target = ast.parse(ast.unparse(found.target), mode="eval").body
+    out, other = _value(target, scope), _value(found.value, scope)
+    if not isinstance(out, np.ndarray) or out.dtype.kind != "f":
+        return None
+    name, _ = OPERATORS[type(found.op)]
+    names = {n.id for n in ast.walk(found.value) if isinstance(n, ast.Name)}
+    if name == "truediv" and (np.asarray(other) == 0).any() and not names & names_written(found):
+        operands = [np.ones_like(out), other]  # the first is gone: a zero divisor is proof enough
+        return evidence_of(name, operands, out, site, "numpy", {}, lost_first=True)
+    found_here = evidence_of(name, [], out, site, "numpy", {})
+    if found_here is None:
+        return None
+    lost = replace(found_here.origin, op="numpy.unseen")
+    why = f"NumPy said `{said}` here; the operands were overwritten by the result"
+    return replace(found_here, origin=lost, incomplete=why)
+
+
+def _harmless(part: ast.AST, scope: Mapping[str, Any]) -> bool:
+    """Whether it can be evaluated a second time without anyone noticing."""
+    if isinstance(part, ast.Call):
+        owner = part.func.value if isinstance(part.func, ast.Attribute) else part.func
+        if not _harmless(owner, scope) or not _is_pure(_value(part.func, scope)):
+            return False
+        inside: list[ast.AST] = [owner, *part.args, *(k.value for k in part.keywords)]
+        return all(_harmless(p, scope) for p in inside) and all(k.arg for k in part.keywords)
+    if not isinstance(part, HARMLESS):
+        return False
+    return all(_harmless(child, scope) for child in ast.iter_child_nodes(part))
+
+
+def _is_pure(called: Any) -> bool:
+    """A function of NumPy's own that computes from its arguments and nothing else."""
+    import numpy as np
+
+    if isinstance(called, np.ufunc):
+        return True
+    if getattr(called, "__name__", "") not in PURE:
+        return False
+    if called in BUILTINS.values():
+        return True
+    owner = getattr(called, "__self__", None)
+    if isinstance(owner, (np.ndarray, np.generic)):
+        return type(owner).__module__.split(".")[0] == "numpy"
+    return str(getattr(called, "__module__", "")).split(".")[0] == "numpy"
 
 
 def _value(part: ast.expr, scope: Mapping[str, Any]) -> Any:
     code = compile(ast.Expression(part), "<whynan>", "eval")
-    return eval(code, {"__builtins__": {}}, dict(scope))
+    return eval(code, {"__builtins__": BUILTINS}, dict(scope))
 
 
-def _unexplained(site: Site, kind: str) -> Evidence:
+def _unexplained(site: Site, said: str) -> Evidence:
     """Where the operands are gone or inside a library: the line, and what NumPy said."""
-    value = math.inf if kind in ("divide by zero", "overflow") else math.nan
+    value = math.inf if said.startswith(("divide by zero", "overflow")) else math.nan
     out = Operand(role="out", stats=TensorStats(shape=(), dtype="float64"), value=value)
     # Not of the namespace `array`: without operands no rule but the last may speak.
     origin = OpRecord(index=0, op="numpy.unseen", phase="data", step=0, site=site, outputs=(out,))
     return Evidence(
         sink="output", subject="result", step=0, origin=origin, origin_kind="operation",
         sink_site=site, sink_value=value,
-        incomplete=f"NumPy reported `{kind}` here; its operands could not be looked at again",
+        incomplete=f"NumPy said `{said}` here; its operands could not be looked at again",
     )  # fmt: skip

@@ -21,6 +21,11 @@ def is_library(filename: str) -> bool:
     return path.startswith((_own, _stdlib)) or f"{os.sep}site-packages{os.sep}" in path
 
 
+def is_own(filename: str) -> bool:
+    """Whether a file is one of whynan's."""
+    return filename.startswith(_own)
+
+
 def site_of(frame: FrameType | None) -> Site | None:
     """The innermost line that belongs to no library."""
     while frame is not None and is_library(frame.f_code.co_filename):

@@ -11,6 +11,7 @@ from typing import Any
 
 from whynan.checking.array_blocks import dtype_name, namespace_of, tally_namespace
 from whynan.checking.distributions import logit_troubles, probability_troubles
+from whynan.checking.picture import exponents_of
 from whynan.checking.tally import Summary
 from whynan.checking.troubles import KINDS, Thresholds, troubles_of
 from whynan.checking.verdicts import Check, Item, Trouble
@@ -60,7 +61,7 @@ def check(
     faults = set(only) if only is not None else {"nan", "inf"} | ({"negative"} if probability else set())  # fmt: skip
     items = []
     for path, array in arrays_in(x, name):
-        summary = summarise(array)
+        summary = _with_picture(summarise(array), array)
         found = list(troubles_of(summary, faults, thresholds))
         if probability:
             found += probability_troubles(array, dim, tolerance)
@@ -73,6 +74,12 @@ def check(
     if raises:
         result.raise_if_bad()
     return result
+
+
+def _with_picture(summary: Summary, array: Any) -> Summary:
+    """What a notebook draws; a sample, so that a large array costs no second pass."""
+    stats = dataclasses.replace(summary.stats, exponents=exponents_of(array))
+    return dataclasses.replace(summary, stats=stats)
 
 
 def assert_finite(x: Any, name: str = "") -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from dataclasses import dataclass
 
+from whynan.checking.picture import draw
 from whynan.checking.tally import Summary
 from whynan.errors import CheckFailed
 
@@ -64,6 +65,7 @@ class Check:
     def _repr_html_(self) -> str:
         rows = [
             f"<tr><td>{html.escape(i.name)}</td><td>{html.escape(str(i.summary))}</td>"
+            f"<td>{draw(e) if (e := i.summary.stats.exponents) else ''}</td>"
             f"<td>{'<br>'.join(_mark(t) for t in i.troubles)}</td></tr>"
             for i in self.items
         ]

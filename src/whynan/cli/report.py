@@ -36,8 +36,11 @@ def report(
     import sys
 
     from whynan import reopen
+    from whynan.cli.patience import while_waiting
 
-    diagnosis = reopen.reopen(recording)
+    with while_waiting(f"reading {recording}"):
+        diagnosis = reopen.reopen(recording)
     reopen.show(diagnosis, sys.stdout)
-    reopen.write(diagnosis, json=json_path, html=html_path, tensorboard=folder)
+    with while_waiting("writing"):
+        reopen.write(diagnosis, json=json_path, html=html_path, tensorboard=folder)
     return 0

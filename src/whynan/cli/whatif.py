@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     "--json", "json_path", type=click.Path(path_type=Path), help="Also write the table as JSON."
 )
 @click.option(
+    "--html",
+    "html_path",
+    type=click.Path(path_type=Path),
+    help="Also write the report with the table as one HTML page.",
+)
+@click.option(
     "--budget",
     type=click.FloatRange(min=1),
     default=300.0,
@@ -29,6 +35,7 @@ if TYPE_CHECKING:
 def whatif(
     program: Program,
     json_path: Path | None,
+    html_path: Path | None,
     budget: float,
 ) -> int:
     """Run SCRIPT again and again, each time with one thing changed from outside.
@@ -45,4 +52,4 @@ def whatif(
     """
     from whynan.repair.whatif import whatif as run_whatif
 
-    return run_whatif(program, json_path=json_path, budget_s=budget)
+    return run_whatif(program, json_path=json_path, html_path=html_path, budget_s=budget)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from whynan.diagnosis.array_fixes import array_fixes
 from whynan.diagnosis.causes import causes_of
 from whynan.diagnosis.chain import chain_of
 from whynan.diagnosis.naming import operand_names
@@ -19,6 +20,8 @@ def explain_evidence(evidence: Evidence) -> Anomaly:
     origin = _named(evidence.origin)
     evidence = replace(evidence, origin=origin)
     finding = _finding(evidence)
+    if origin.op.startswith(("array.", "numpy.")):
+        finding = replace(finding, fixes=array_fixes(finding.mechanism))
     culprit = origin.inputs[finding.culprit] if finding.culprit is not None else None
     if not finding.causes:
         finding = replace(finding, causes=causes_of(evidence, finding.mechanism, origin, culprit))

@@ -42,7 +42,8 @@ def call_of(op: OpRecord) -> str:
                 return f"{owner}.{func.attr}"
             if owner == "self":
                 return f"self.{func.attr}"
-            return f"Tensor.{func.attr}" if _matches(func.attr, op) else func.attr
+            tensor = _matches(func.attr, op) and not op.op.startswith("array.")
+            return f"Tensor.{func.attr}" if tensor else func.attr
         if isinstance(func, ast.Name):
             return func.id
     return op.name

@@ -17,6 +17,7 @@ from whynan.model import Diagnosis, number
 from whynan.repair.search import Runner
 from whynan.repair.trial import Ran, Trial, run
 from whynan.repair.verdict import steps_to_run
+from whynan.report import html
 from whynan.report.json_report import strict
 
 EXPERIMENTS = {
@@ -49,6 +50,13 @@ class Row:
     steps: int = 0
     final_loss: float | None = None
     note: str = ""
+
+    def cells(self) -> tuple[str, str, str, str]:
+        """As the table shows it: title, steps, final loss, what happened."""
+        steps = str(self.steps) if self.outcome in ("survives", "diverges", "dies") else ""
+        loss = number(self.final_loss) if self.final_loss is not None else ""
+        what = self.outcome if not self.note else f"{self.outcome}: {self.note}"
+        return self.title, steps, loss, what
 
 
 def row_of(name: str, title: str, ran: Ran) -> Row:
@@ -137,12 +145,14 @@ class WhatIf:
     def __post_init__(self) -> None:
         self.rows: list[Row] = []
         self.interrupted = False
+        self.baseline: Diagnosis | None = None
 
     def go(self) -> WhatIf:
         deadline = time.monotonic() + self.budget_s
         say(HEAD)
         try:
             base = self.run(Trial(program=self.program), limit_s=self.budget_s)
+            self.baseline = base.diagnosis
             self._add(row_of("baseline", "as it is", base))
             limit = _steps(base.diagnosis)
             for name, title in EXPERIMENTS.items():
@@ -159,9 +169,7 @@ class WhatIf:
 
     def _add(self, row: Row) -> None:
         self.rows.append(row)
-        steps = str(row.steps) if row.outcome in ("survives", "diverges", "dies") else ""
-        loss = number(row.final_loss) if row.final_loss is not None else ""
-        what = row.outcome if not row.note else f"{row.outcome}: {row.note}"
+        _, steps, loss, what = row.cells()
         room = 80 - 50
         shown = what if len(what) <= room else what[: room - 3] + "..."
         say(f"{row.title:<28}{steps:>7}{loss:>13}  {shown}")
@@ -173,10 +181,17 @@ def _steps(base: Diagnosis | None) -> int:
     return steps_to_run(base.anomalies[0].evidence.step)
 
 
-def whatif(program: Program, *, json_path: Path | None = None, budget_s: float = 300.0) -> int:
+def whatif(
+    program: Program,
+    *,
+    json_path: Path | None = None,
+    html_path: Path | None = None,
+    budget_s: float = 300.0,
+) -> int:
     """Print the table and what it says; 3 if the program as it is does harm."""
-    if json_path is not None and not json_path.absolute().parent.is_dir():
-        raise UsageError(f"--json {json_path}: the folder does not exist")
+    for option, path in (("json", json_path), ("html", html_path)):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise UsageError(f"--{option} {path}: the folder does not exist")
     table = WhatIf(program=program, run=run, budget_s=budget_s).go()
     sentences = reading(table.rows) if table.rows else []
     for sentence in sentences:
@@ -189,9 +204,20 @@ def whatif(program: Program, *, json_path: Path | None = None, budget_s: float =
             "reading": sentences,
         }
         json_path.write_text(json.dumps(strict(content), indent=2) + "\n", encoding="utf-8")
+    if html_path is not None:
+        write_page(table, sentences, html_path)
     if table.interrupted:
         return 130
     return 3 if table.rows and table.rows[0].outcome == "dies" else 0
+
+
+def write_page(table: WhatIf, sentences: list[str], path: Path) -> None:
+    """The report of the program as it is, with the table."""
+    if table.baseline is None:
+        say(f"{path} was not written: the program as it is left no report")
+        return
+    rows = tuple((*row.cells(), row.outcome == "survives") for row in table.rows)
+    html.write(table.baseline, path, html.Experiments(rows=rows, reading=tuple(sentences)))
 
 
 def say(text: str) -> None:

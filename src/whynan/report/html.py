@@ -51,23 +51,33 @@ class Fault:
     operands: tuple[Operand, ...]
 
 
-def write(diagnosis: Diagnosis, path: Path) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiments:
+    """The table of `whynan whatif`: what was changed, steps, final loss, what happened."""
+
+    rows: tuple[tuple[str, str, str, str, bool], ...]  # the last one: it survived
+    reading: tuple[str, ...]
+
+
+def write(diagnosis: Diagnosis, path: Path, experiments: Experiments | None = None) -> None:
     """One self-contained file, written whole or not at all."""
     # A file name may hold bytes that are no text.
-    text = page(diagnosis).encode("utf-8", "backslashreplace").decode("utf-8")
+    text = page(diagnosis, experiments).encode("utf-8", "backslashreplace").decode("utf-8")
     write_atomically(path, text)
 
 
-def page(diagnosis: Diagnosis) -> str:
+def page(diagnosis: Diagnosis, experiments: Experiments | None = None) -> str:
     """A whole document."""
     script = _asset("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return _render("page.html", diagnosis, script=script, script_hash=digest)
+    return _render(
+        "page.html", diagnosis, script=script, script_hash=digest, experiments=experiments
+    )
 
 
 def fragment(diagnosis: Diagnosis) -> str:
     """A piece of a page, without script: what a notebook shows under a cell."""
-    return _render("fragment.html", diagnosis)
+    return _render("fragment.html", diagnosis, experiments=None)
 
 
 def tensor_fragment(stats: TensorStats) -> str:

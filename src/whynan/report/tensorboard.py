@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from whynan.errors import WhynanError
 from whynan.explain.story import tell
-from whynan.model import Diagnosis, HistoryRow
+from whynan.model import Anomaly, Diagnosis, HistoryRow
 from whynan.report import terminal
 from whynan.report.charts import NOT_DRAWN, series
 
@@ -32,14 +32,24 @@ def write(diagnosis: Diagnosis, folder: Path) -> None:
 
 def send(diagnosis: Diagnosis, writer: Writer) -> None:
     """The same into a writer that is open already, such as the program's own."""
+    send_rows(diagnosis.history, writer)
+    send_reports(diagnosis.anomalies, writer)
+
+
+def send_rows(history: tuple[HistoryRow, ...], writer: Writer) -> None:
+    """Scalars of these steps."""
     for name in [f.name for f in dataclasses.fields(HistoryRow) if f.name not in NOT_DRAWN]:
-        for step, value in series(diagnosis.history, name):
+        for step, value in series(history, name):
             writer.add_scalar(f"whynan/{name}", value, step)
-    for row in diagnosis.history:
+    for row in history:
         for parameter, (gradient, weight) in (row.layers or {}).items():
             writer.add_scalar(f"whynan.gradient/{parameter}", gradient, row.step)
             writer.add_scalar(f"whynan.weight/{parameter}", weight, row.step)
-    for anomaly in diagnosis.anomalies:
+
+
+def send_reports(anomalies: tuple[Anomaly, ...], writer: Writer) -> None:
+    """Each as text at its step."""
+    for anomaly in anomalies:
         text = terminal.to_text(terminal.draw([tell(anomaly)]))
         indented = "".join(f"    {line}\n" for line in text.splitlines())  # code, in Markdown
         writer.add_text(f"whynan/{anomaly.finding.code}", indented, anomaly.evidence.step)

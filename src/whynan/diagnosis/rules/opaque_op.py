@@ -37,6 +37,9 @@ def opaque_op(op: OpRecord, evidence: Evidence) -> Finding | None:
 
 def unexplained(op: OpRecord, evidence: Evidence) -> Finding:
     """The honest limit: where, but not by which step."""
+    if op.op == "numpy.unseen" and op.site is not None:  # the evidence says what is not known
+        made = f"NumPy's `{op.site.expression or op.site.source}` made it"
+        return Finding(headline=f"{subject(evidence)}: {made}", label=origin_label(op))
     name = "::".join(op.op.split(".")[:2])
     return Finding(
         headline=f"{subject(evidence)}: it appeared inside `{name}`, which cannot be seen into",

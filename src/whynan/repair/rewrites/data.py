@@ -24,6 +24,9 @@ def propose(case: Case) -> Iterator[Candidate]:
         yield from _zeros(case)
     elif case.mechanism == "nan_literal":
         yield from _nan_aware(case)
+    elif case.anomaly.origin.op.startswith(("array.", "numpy.")):  # made by NumPy on its way in
+        for source in case.files():
+            yield from _dropped_in_batch(case, source)
 
 
 def _entry(case: Case) -> tuple[Source, cst.SimpleStatementLine, str] | None:

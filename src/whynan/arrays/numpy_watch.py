@@ -1,0 +1,298 @@
+"""NumPy in a program that runs: what it warned of, and whether that did harm.
+
+Python prints NumPy's warning exactly when neither `np.errstate(...="ignore")` nor a filter of the
+program says that it is meant, so that is where this listens: nothing is changed while all is well.
+A warning is not harm. Harm is a value that came from there and is printed, saved or left as the
+result, an exception about it, or a tensor made of it.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import re
+import sys
+import threading
+import traceback
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from types import FrameType
+from typing import Any
+
+from whynan.arrays.contents import kinds_in, kinds_of_text
+from whynan.arrays.numpy_errors import Event, Place, event_of, places_of
+from whynan.arrays.place import is_library, is_own
+from whynan.arrays.reach import Way, results, way, way_to_line
+from whynan.model import Evidence, OpRecord, Site, TensorStats, kind_of
+from whynan.positions import site_at
+
+SAID = re.compile(
+    r"(divide by zero|invalid value|overflow) encountered in |Mean of empty slice|"
+    r"Degrees of freedom <= 0"
+)
+COMPLAINT = re.compile(r"\bnans?\b|\binfs?\b|\binfinit|finite|singular|converge", re.IGNORECASE)
+MAX_EVENTS = 50
+WRITERS = ("save", "savez", "savez_compressed", "savetxt")
+
+
+class NumpyWatch:
+    """`start()`, run the program, `harms()` at its end; `cross()` for what torch's recorder found."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self._harms: dict[int, Evidence] = {}  # by the event's position
+        self._crossed: dict[int, tuple[Evidence, Evidence]] = {}
+        self._undo: list[Callable[[], None]] = []
+        self._looking: int | None = None  # the thread in which we look at something
+        self._showing = False
+        self._impl: Any = None
+
+    def start(self) -> None:
+        module: Any = warnings
+        shown = module._showwarnmsg  # what the interpreter calls when a warning is to be shown
+        self._impl = module._showwarnmsg_impl
+
+        def show(message: Any) -> None:
+            if self._looking == threading.get_ident():
+                return  # an operation that is done again
+            frame = sys._getframe(1)
+            self._quietly(lambda: self._warned(message, frame))
+            self._showing = True
+            try:
+                shown(message)
+            finally:
+                self._showing = False
+
+        module._showwarnmsg = show
+        self._undo.append(lambda: setattr(module, "_showwarnmsg", shown))
+
+    def stop(self) -> None:
+        while self._undo:
+            self._undo.pop()()
+
+    def harms(self, error: BaseException | None) -> tuple[Evidence, ...]:
+        """At the program's end, `error` being the exception that ended it."""
+        if error is not None:
+            self._quietly(lambda: self._raised(error))
+        elif self.events:
+            self._quietly(self._left_over)
+        return tuple(self._harms[i] for i in sorted(self._harms))
+
+    def cross(self, evidence: Evidence) -> Evidence:
+        """Torch's harm by data that was bad when it came in: back to the line that made it so."""
+        if evidence.origin_kind != "entry" or not self.events:
+            return evidence
+        if id(evidence) not in self._crossed:
+            result = [evidence]
+            self._quietly(lambda: result.append(self._made_by_numpy(evidence)))
+            self._crossed[id(evidence)] = (evidence, result[-1])
+        return self._crossed[id(evidence)][1]
+
+    # ---- what NumPy says ----------------------------------------------------------------
+
+    def _quietly(self, look: Callable[[], Any]) -> None:
+        """A look of ours: neither its errors nor its own warnings reach the program."""
+        if self._looking is not None:
+            return
+        self._looking = threading.get_ident()
+        try:
+            np = sys.modules.get("numpy")
+            if np is not None:
+                with np.errstate(all="ignore"):
+                    look()
+        except Exception as error:  # whynan's own failure must not become the program's
+            print(f"whynan: could not look at a NumPy value: {error!r}", file=sys.stderr)
+        finally:
+            self._looking = None
+
+    def _warned(self, message: Any, frame: FrameType) -> None:
+        module: Any = warnings
+        caught = module._showwarnmsg_impl is not self._impl  # `catch_warnings(record=True)`
+        said = str(message.message)
+        if caught or not issubclass(message.category, RuntimeWarning) or not SAID.match(said):
+            return
+        if len(self.events) >= MAX_EVENTS:
+            return
+        event = event_of(frame, said)
+        known = [(e.evidence.origin.site, e.places) for e in self.events]
+        if event is None or (event.evidence.origin.site, event.places) in known:
+            return
+        if event.follows:  # an earlier event's infinity may have gone on
+            before = [e for e in self.events if way(e, event.places) is not None]
+            if before:
+                _follow(before[0], event.evidence.origin)
+                return
+        self.events.append(event)
+        if len(self.events) == 1:
+            self._watch_output()
+
+    def _watch_output(self) -> None:
+        """From the first event on: what is printed and saved."""
+        for stream in (sys.stdout, sys.stderr):
+            self._listen(stream)
+        np: Any = sys.modules["numpy"]
+        for name in WRITERS:
+            self._watch_writer(np, name, getattr(np, name))
+
+    def _listen(self, stream: Any) -> None:
+        write = getattr(stream, "write", None)
+        if not hasattr(stream, "__dict__") or "write" in vars(stream) or write is None:
+            return  # the program's own device
+
+        def listening(text: str) -> Any:
+            if not self._showing and isinstance(text, str) and ("nan" in text or "inf" in text):
+                frame = sys._getframe(1)
+                self._quietly(lambda: self._printed(text, frame))
+            return write(text)
+
+        stream.write = listening
+        self._undo.append(lambda: vars(stream).pop("write", None))
+
+    def _watch_writer(self, np: Any, name: str, original: Callable[..., Any]) -> None:
+        @functools.wraps(original)
+        def writer(*args: Any, **kwargs: Any) -> Any:
+            frame = sys._getframe(1)
+            kinds = kinds_in([*args[1:], *kwargs.values()])
+            if kinds:
+                self._quietly(lambda: self._reached("the saved array", frame, kinds))
+            return original(*args, **kwargs)
+
+        setattr(np, name, writer)
+        self._undo.append(lambda: setattr(np, name, original))
+
+    # ---- harm -----------------------------------------------------------------------------
+
+    def _printed(self, text: str, frame: FrameType) -> None:
+        if is_own(frame.f_code.co_filename):
+            return  # a report of ours
+        user: FrameType | None = frame
+        while user is not None and is_library(user.f_code.co_filename):
+            user = user.f_back
+        if user is None:
+            return
+        kinds = kinds_of_text(text)
+        if kinds:
+            minus = "inf" not in text.replace("-inf", "")
+            self._reached("the printed value", user, kinds, -math.inf if minus else math.inf)
+
+    def _reached(
+        self, subject: str, frame: FrameType, kinds: frozenset[str], infinite: float | None = None
+    ) -> None:
+        places = places_of(frame)
+        user = next((f for f in _frames(frame) if places and id(f) == places[0].frame), None)
+        if user is None:
+            return
+        site = site_at(user.f_code, user.f_lasti)
+        for i, event in enumerate(self.events):
+            found = way(event, places)
+            if found is None or not kinds - found.innocent:
+                continue
+            value = math.nan if "nan" in kinds - found.innocent else infinite
+            named = f"{subject} of `{found.name}`" if found.name else subject
+            self._harm(i, "observed", named, site, value)
+            return
+
+    def _harm(self, i: int, sink: Any, subject: str, site: Site | None, value: float | None,
+              message: str | None = None) -> None:  # fmt: skip
+        event = self.events[i]
+        evidence = replace(
+            event.evidence, sink=sink, subject=subject, sink_site=site, message=message,
+            sink_value=event.evidence.sink_value if value is None else value,
+        )  # fmt: skip
+        self._harms.setdefault(i, evidence)
+
+    def _raised(self, error: BaseException) -> None:
+        """The program ended with NumPy's own error, or with one about such a value."""
+        text = str(error)
+        steps = [
+            (f, line, f.f_lasti)
+            for f, line in traceback.walk_tb(error.__traceback__)
+            if not is_library(f.f_code.co_filename)
+        ]
+        if not steps or isinstance(error, (SystemExit, KeyboardInterrupt)):
+            return
+        frame = steps[-1][0]
+        if isinstance(error, (FloatingPointError, RuntimeWarning)) and SAID.match(text):
+            event = event_of(frame, text, _lasti(error, frame))
+            if event is None:
+                return
+            self.events.append(event)
+            i = len(self.events) - 1
+        else:
+            places = tuple(Place(id(f), f.f_code, line) for f, line, _ in reversed(steps))
+            ways = [i for i, e in enumerate(self.events) if way(e, places) is not None]
+            if not ways or not COMPLAINT.search(text):
+                return
+            i = ways[0]
+        site = site_at(frame.f_code, _lasti(error, frame))
+        self._harm(i, "exception", type(error).__name__, site, None, text.split("\n")[0])
+
+    def _left_over(self) -> None:
+        scope = vars(sys.modules["__main__"])
+        for i, event in enumerate(self.events):
+            for name in results(event, scope):
+                self._harm(i, "output", f"the result `{name}`", event.evidence.origin.site, None)
+
+    # ---- into torch -----------------------------------------------------------------------
+
+    def _made_by_numpy(self, evidence: Evidence) -> Evidence:
+        entry = evidence.origin
+        stats = entry.inputs[0].stats if entry.inputs else None
+        site = entry.site
+        here = places_of(sys._getframe(1))
+        for event in self.events:
+            found = way(event, here)
+            if found is None and site is not None:
+                found = way_to_line(event, site.file, site.function, site.line)
+            if found is None:
+                continue
+            made = event.evidence.origin
+            if found.seen or any(_same_kind(op, stats) for op in (made, *event.followers)):
+                return replace(
+                    evidence, origin=made, origin_kind="operation",
+                    path=(*event.followers, entry, *evidence.path),
+                    incomplete=event.evidence.incomplete,
+                )  # fmt: skip
+            return replace(evidence, incomplete=_perhaps(event, found))
+        return evidence
+
+
+def _follow(event: Event, op: OpRecord) -> None:
+    """Note what an infinity turned into; once is enough."""
+    if not event.followers and op.value is not None and math.isnan(op.value):
+        event.followers.append(op)
+
+
+def _same_kind(op: OpRecord, came_in: TensorStats | None) -> bool:
+    """What came in holds at least the NaN or infinities that the operation made."""
+    made = op.out
+    if made is None or came_in is None or op.value is None or not made.nonfinite:
+        return False
+    field = {"nan": "nan", "inf": "posinf", "-inf": "neginf"}[kind_of(op.value)]
+    return bool(0 < getattr(made, field) <= getattr(came_in, field))
+
+
+def _perhaps(event: Event, found: Way) -> str:
+    site = event.evidence.origin.site
+    name = f", which leads to `{found.name}`" if found.name else ""
+    where = f"{os.path.relpath(site.file)}:{site.line}" if site is not None else ""
+    return f"whether it is the value of which NumPy said `{event.said}` at {where}{name}"
+
+
+def _frames(frame: FrameType | None) -> list[FrameType]:
+    found = []
+    while frame is not None:
+        found.append(frame)
+        frame = frame.f_back
+    return found
+
+
+def _lasti(error: BaseException, frame: FrameType) -> int:
+    trace, lasti = error.__traceback__, 0
+    while trace is not None:
+        if trace.tb_frame is frame:
+            lasti = trace.tb_lasti
+        trace = trace.tb_next
+    return lasti
