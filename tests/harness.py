@@ -174,7 +174,7 @@ def _second_runs_are_forked() -> None:
     os.close(requests[0])
     replies = os.fdopen(answers[0])
 
-    def run(command: Any, options: list[str], step: int | None, say: Any) -> int:
+    def run(command: Any, options: list[str], errors: Any, show: Any) -> int:
         what = ["-m", command.target] if command.is_module else [command.target]
         job = {"cwd": command.cwd, "args": ["run", *options, *what, *command.args]}
         os.write(requests[1], json.dumps(job).encode() + b"\n")

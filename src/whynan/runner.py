@@ -234,13 +234,22 @@ class Run:
             )
         from whynan.watching.escalate import is_conclusive
 
-        what = f"{seen.subject} at step {seen.step}"
-        self._say(f"{what} went bad; running the script again to see it happen")
+        announced: list[str] = []  # of a doubt only what takes long is told
+
+        def say(text: str) -> None:
+            announced.append(text)
+            self._say(text)
+
+        what, announce = f"{seen.subject} at step {seen.step}", ""
+        if seen.certain:
+            self._say(f"{what} went bad; running the script again to see it happen")
+        else:
+            announce = f"{what} may be harm; running the script again to see"
         why = ""
         found: tuple[Evidence, ...] = ()
         for step in (seen.step, None):
             try:
-                recording, why = run_again(self._command, step, self._say)
+                recording, why = run_again(self._command, step, say, announce)
             except KeyboardInterrupt:
                 return found, "the second run was interrupted"
             if recording is not None and recording.evidence:
@@ -250,6 +259,8 @@ class Run:
                     break
             elif step is not None and recording is not None and not found:
                 break  # it did not come back: recording more of it would not help
+        if announced and not found and not seen.certain:
+            self._say("the second run shows no harm")
         return found, why
 
     def _stepped(self, step: int) -> None:

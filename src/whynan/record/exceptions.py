@@ -64,7 +64,7 @@ def complains(error: BaseException) -> bool:
         return False
     if COMPLAINT.search(_text(list(_chain(error)))):
         return True
-    return isinstance(error, AssertionError) and bool(COMPLAINT.search(_raising_line(error)))
+    return bool(COMPLAINT.search(_condition(error)))
 
 
 def _text(chain: list[BaseException]) -> str:
@@ -110,9 +110,16 @@ def frames_of(error: BaseException) -> Frames | None:
     return None
 
 
-def _raising_line(error: BaseException) -> str:
+def _condition(error: BaseException) -> str:
+    """What an `assert` asserts, or the `if` in front of a `raise` asks, as it stands there."""
     for trace in _tracebacks(error.__traceback__)[:1]:
-        return linecache.getline(trace.tb_frame.f_code.co_filename, trace.tb_lineno)
+        file, number = trace.tb_frame.f_code.co_filename, trace.tb_lineno
+        line = linecache.getline(file, number).strip()
+        if isinstance(error, AssertionError) or ": raise " in line:
+            return line
+        above = linecache.getline(file, number - 1).strip()
+        if line.startswith("raise") and above.startswith(("if ", "elif ")):
+            return above
     return ""
 
 

@@ -19,6 +19,7 @@ from whynan.record.tracer import Tracer
 
 MAX_SHADOW_NUMEL = 1 << 24
 MAX_DEPTH = 64
+MAX_TRUE_NUMEL = 1 << 22
 TOLERANCE = {torch.float16: 0.05, torch.bfloat16: 0.1}
 ROUNDING = {torch.float16: 0.02, torch.bfloat16: 0.05, torch.float64: 1e-9}
 IMMATERIAL = 1e-6
@@ -42,6 +43,10 @@ class Shadows:
         self.tracer = tracer
         self._look = look  # evidence for what this record absorbed, while its values are there
         self.twins: dict[int, tuple[Entry, Shadow]] = {}
+        # By the record that wrote them: a value that is used twice would else be computed twice,
+        # what it was made from four times, and so on.
+        self._true_values: dict[int, list[torch.Tensor] | None] = {}
+        self._true_numel = 0
 
     def __bool__(self) -> bool:
         return bool(self.twins)
@@ -76,16 +81,32 @@ class Shadows:
             record = self.tracer.records.get(index)
             if index >= before or record is None or written.shape != ref.shape:
                 continue
-            if depth > MAX_DEPTH:
-                return None
-
-            def deeper(inner: Ref, at: int = index) -> torch.Tensor | None:
-                return self._true_value(inner, at, depth + 1) if inner.entry.overflowed else None
-
-            outs = in_float64(record, deeper)
+            outs = self._true_outs(record, depth)
             k = next((k for k, out in enumerate(record.outs) if out is written), None)
             return outs[k] if outs is not None and k is not None and k < len(outs) else None
         return None
+
+    def _true_outs(self, record: Record, depth: int) -> list[torch.Tensor] | None:
+        if record.index in self._true_values:
+            return self._true_values[record.index]
+        if depth > MAX_DEPTH:
+            return None
+
+        def deeper(inner: Ref) -> torch.Tensor | None:
+            if not inner.entry.overflowed:
+                return None
+            return self._true_value(inner, record.index, depth + 1)
+
+        outs = in_float64(record, deeper)
+        self._true_numel += sum(out.numel() for out in outs or ())
+        if self._true_numel > MAX_TRUE_NUMEL:
+            self._forget_true_values()
+        self._true_values[record.index] = outs
+        return outs
+
+    def _forget_true_values(self) -> None:
+        self._true_values.clear()
+        self._true_numel = 0
 
     def _update(
         self, ref: Ref, wide: torch.Tensor | None, record: Record, source: Shadow | None
@@ -150,6 +171,7 @@ class Shadows:
         """At the end of a step: drop the twins of storages that are gone."""
         for key in [k for k, (entry, _) in self.twins.items() if entry.expired()]:
             del self.twins[key]
+        self._forget_true_values()
 
 
 def _differs(wide: torch.Tensor, actual: torch.Tensor) -> bool:

@@ -77,6 +77,7 @@ class Watch:
         self._doubted = False
         self._also_live: set[int] = set()
         self._open_doubt: Seen | None = None
+        self._late_doubt: Seen | None = None  # settled when the program ends
         self._calls = 0
         self.start_states: Any = None
         self._threads: set[int] = set()
@@ -90,6 +91,7 @@ class Watch:
         guard.before_step, guard.after_step = self._before_step, self._after_step
         guard.after_backward, guard.on_loss = self._after_backward, self._compare_losses
         guard.on_cancel = self.session.optimizers.leave
+        guard.on_left_out = self._left_out
         guard.on_error, guard.roots = self.on_error, self.session.modules.roots
         guard.unrecorded = self._unrecorded
         guard.looking = self.armed_from is None
@@ -124,6 +126,7 @@ class Watch:
                 self._give_up()
             elif error is None or isinstance(error, SystemExit):
                 self.guard.quietly(self.guard.look_at_losses)
+                self._open_doubt = self._open_doubt or self._unjudged()
                 self.guard.quietly(self._settle_doubt)
             elif self.guard.active and self.armed_from is None and complains(error):
                 self._exception(error)
@@ -279,6 +282,13 @@ class Watch:
         if needed and not self.batches.given:
             self._save_states()  # after all that follows an update: averages, evaluation
 
+    def _left_out(self) -> None:
+        """The scaler skipped this step: the next one begins with batches of its own."""
+        if self._phase != "replay":
+            self.batches.begin_step()
+            if not self.batches.ever:
+                self._save_states()
+
     def _large(self) -> None:
         """Gradients this large may overflow in the update itself: record that."""
         if self.traces and self._phase == "guard" and not self.session.surroundings.compiled:
@@ -313,8 +323,16 @@ class Watch:
             return
         if nan or seen.sink == "gradient":
             self._open_doubt = self._open_doubt or seen  # the step itself may settle it
-        elif len(self._also_live) < MAX_ALSO_LIVE:
+            return
+        if seen.sink == "observed":
+            self._late_doubt = self._late_doubt or seen
+        if len(self._also_live) < MAX_ALSO_LIVE:
             self._also_live.add(self.guard.step + 1)  # if it lasts, the tracer will judge it
+
+    def _unjudged(self) -> Seen | None:
+        """An infinity that was read where the recorder never saw one."""
+        seen = self._late_doubt
+        return None if seen is None or self.guard.readers.has_judged(seen.frames) else seen
 
     def _settle_doubt(self) -> None:
         """The step is over and did not settle it: ask for a second run, once."""

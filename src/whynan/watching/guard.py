@@ -90,11 +90,13 @@ class Guard:
         self.local = _Local()
         self.history = History()
         self.scaling = Scaling()
+        self.readers = Readers(self)
         self.on_harm: Callable[[Seen, Optimizer | None], Decision] = lambda seen, optimizer: "go"
         self.on_doubt: Callable[[Seen], None] = lambda seen: None
         self.before_step: Callable[[Optimizer], Decision] = lambda optimizer: "go"
         self.agree: Callable[[Optimizer, Decision], Decision] | None = None  # with other ranks
         self.on_cancel: Callable[[], None] = lambda: None  # from inside step()
+        self.on_left_out: Callable[[], None] = lambda: None
         self.on_large: Callable[[], None] = lambda: None
         self.after_step: Callable[[Optimizer], None] = lambda optimizer: None
         self.roots: Callable[[], Iterable[torch.nn.Module]] = lambda: ()
@@ -114,8 +116,8 @@ class Guard:
         patches.wrap(torch.autograd, "_engine_run_backward", self._wrap_engine)
         for module in (torch.nn.utils, torch.nn.utils.clip_grad):
             patches.wrap(module, "clip_grad_norm_", self._wrap_clip)
-        Readers(self).install(patches)
-        self.scaling.install(patches, lambda: self.active, self._scale_collapsed)
+        self.readers.install(patches)
+        self.scaling.install(patches, lambda: self.active, self._scale_collapsed, self._left_out)
 
     def quietly(self, work: Callable[..., Any], *args: Any, otherwise: Any = None) -> Any:
         """whynan's own work, with its errors kept from the program."""
@@ -351,6 +353,11 @@ class Guard:
     def _scale_collapsed(self, optimizer: Optimizer) -> None:
         if self.looking:
             self.quietly(self._harm, "gradient", "loss scale", None, None)
+
+    def _left_out(self) -> None:
+        """GradScaler did not take the step: what was collected for it counts for nothing."""
+        self.begin_step()
+        self.quietly(self.on_left_out)
 
     def look_at_output(self, module: Any, output: Any) -> None:
         """What an outermost module returned while no gradient was asked for."""

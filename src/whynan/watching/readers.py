@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable
-from types import FrameType
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from whynan.record.checks import PLAIN
 from whynan.record.patches import Patches
-from whynan.record.sites import capture, is_torch_file
+from whynan.record.sites import Frames, capture, is_torch_file
 from whynan.record.stats import has_nonfinite
 
 if TYPE_CHECKING:
@@ -23,8 +24,10 @@ class Readers:
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
+        self._judged: set[tuple[CodeType, int]] = set()
 
     def install(self, patches: Patches) -> None:
+        patches.wrap(torch.Tensor, "__float__", _warn_at_the_caller)
         for name in ("item", "tolist", "numpy", "__float__"):
             patches.wrap(torch.Tensor, name, self._wrap_reader)
         for name in ("__repr__", "__format__"):
@@ -49,7 +52,7 @@ class Readers:
     def _wrap_text(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def show(tensor: Any, *args: Any, **kwargs: Any) -> Any:
             text = original(tensor, *args, **kwargs)
-            if self._guard.looking and isinstance(text, str) and ("nan" in text or "inf" in text):
+            if isinstance(text, str) and ("nan" in text or "inf" in text):
                 self._tell(float("nan" if "nan" in text else "inf"), sys._getframe(1))
             return text
 
@@ -57,10 +60,36 @@ class Readers:
 
     def _tell(self, value: float, frame: FrameType) -> None:
         guard = self._guard
-        if not guard.looking or not guard.is_the_users():
-            return
-        if not is_torch_file(frame.f_code.co_filename):  # torch reads for its own purposes
+        if not guard.is_the_users() or is_torch_file(frame.f_code.co_filename):
+            return  # torch reads for its own purposes
+        place = (frame.f_code, frame.f_lasti)
+        if not guard.looking:
+            self._judged.add(place)  # the recorder is on, and knows whether that is harm
+        elif value != value or place not in self._judged:
             guard.read(value, capture(frame))
+
+    def has_judged(self, frames: Frames | None) -> bool:
+        """Whether an infinity was read at this place while the recorder was on."""
+        return frames is not None and (frames.code, frames.lasti) in self._judged
+
+
+def _warn_at_the_caller(original: Callable[..., Any]) -> Callable[..., Any]:
+    """torch warns once of a scalar that requires grad, at the line that called: not at ours."""
+    warned = False
+
+    def convert(tensor: Any) -> Any:
+        nonlocal warned
+        if warned or not tensor.requires_grad:
+            return original(tensor)
+        warned = True
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            value = original(tensor)
+        for warning in said:
+            warnings.warn(warning.message, warning.category, stacklevel=3)
+        return value
+
+    return convert
 
 
 def _nonfinite_in(tensor: torch.Tensor) -> float | None:

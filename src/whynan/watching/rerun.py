@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from whynan.errors import WhynanError
 from whynan.files import SAVE_BATCH_TO
@@ -37,11 +38,12 @@ class Command:
 
 
 def run_again(
-    command: Command, step: int | None, say: Callable[[str], None]
+    command: Command, step: int | None, say: Callable[[str], None], announce: str = ""
 ) -> tuple[Recording | None, str]:
     """What a recorded second run shows, and why when it shows nothing.
 
-    `step` is the one to be reached; None records everything from the start.
+    `step` is the one to be reached; None records everything from the start. `announce` is said
+    when it takes long.
     """
     with tempfile.TemporaryDirectory(prefix="whynan-") as folder:
         path = Path(folder) / "recording.json"
@@ -49,16 +51,33 @@ def run_again(
         if step is not None:
             options += ["--trace-from", str(max(0, step - STEPS_BEFORE))]
             options += ["--max-steps", str(step + 1 + STEPS_AFTER)]
-        code = _run(command, options, step, say)
+        errors = Path(folder) / "stderr"
+        with errors.open("wb") as stream:
+            code = _run(command, options, stream, _shown(step, say, announce))
         if not path.exists():
             return None, f"the second run ended with code {code} and left no recording"
         try:
-            return load(path), "the second run stayed finite"
+            recording = load(path)
         except WhynanError as error:
             return None, str(error)
+        if step is not None and recording.steps < step and not recording.evidence:
+            why = f"the second run ended at step {recording.steps} with code {code}"
+            return recording, why + _last_words(errors)
+        return recording, "the second run stayed finite"
 
 
-def _run(command: Command, options: list[str], step: int | None, say: Callable[[str], None]) -> int:
+def _last_words(errors: Path) -> str:
+    """What a run that failed said at its end."""
+    lines = errors.read_text(errors="replace").strip().splitlines()
+    return f": {lines[-1][:200]}" if lines else ""
+
+
+def _run(
+    command: Command,
+    options: list[str],
+    errors: BinaryIO,
+    show: Callable[[int, float, bool], None],
+) -> int:
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     # Options of this run given by environment variables are not the second run's.
@@ -72,12 +91,12 @@ def _run(command: Command, options: list[str], step: int | None, say: Callable[[
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stderr=errors,
         pass_fds=(writing,),
     )
     os.close(writing)
     try:
-        _follow(process, reading, step, say)
+        _follow(process, reading, show)
         return process.wait()
     finally:
         os.close(reading)
@@ -87,23 +106,35 @@ def _run(command: Command, options: list[str], step: int | None, say: Callable[[
 
 
 def _follow(
-    process: subprocess.Popen[bytes], reading: int, step: int | None, say: Callable[[str], None]
+    process: subprocess.Popen[bytes], reading: int, show: Callable[[int, float, bool], None]
 ) -> None:
-    """Show how far the second run is."""
-    begin = shown = time.monotonic()
-    wait = QUIET_S if sys.stderr.isatty() else 60.0
-    done = 0
+    """Show how far the second run is, now and then: steps, seconds, whether for the first time."""
+    begin = time.monotonic()
+    next_s, first, done = QUIET_S, True, 0
     while process.poll() is None:
         time.sleep(0.05)
         try:
             done += len(os.read(reading, 65536))
         except BlockingIOError:
             pass
-        now = time.monotonic()
-        if now - begin > QUIET_S and now - shown > wait:
-            shown = now
-            of = f" of {step}" if step else ""
-            say(f"second run: step {done}{of}, {now - begin:.0f} s")
+        passed_s = time.monotonic() - begin
+        if passed_s > next_s:
+            show(done, passed_s, first)
+            next_s, first = passed_s + (QUIET_S if sys.stderr.isatty() else 60.0), False
+
+
+def _shown(
+    step: int | None, say: Callable[[str], None], announce: str
+) -> Callable[[int, float, bool], None]:
+    of = f" of {step}" if step else ""
+
+    def show(done: int, passed_s: float, first: bool) -> None:
+        if first and announce:
+            say(announce)
+        elif not first or sys.stderr.isatty():
+            say(f"second run: step {done}{of}, {passed_s:.0f} s")
+
+    return show
 
 
 def report_progress() -> Callable[[int], None]:

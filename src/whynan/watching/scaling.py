@@ -25,6 +25,7 @@ class Scaling:
         patches: Patches,
         active: Callable[[], bool],
         collapsed: Callable[[torch.optim.Optimizer], None],
+        skipped: Callable[[], None],
     ) -> None:
         def wrap_scale(original: Callable[..., Any]) -> Callable[..., Any]:
             def scale(scaler: Any, outputs: Any) -> Any:
@@ -45,6 +46,8 @@ class Scaling:
                     self.scale = scaler.get_scale()
                 if self.skips >= SKIPS_IN_A_ROW and (self.scale or 0.0) <= COLLAPSED_SCALE:
                     collapsed(optimizer)
+                if self.skips:
+                    skipped()
                 return result
 
             return step
