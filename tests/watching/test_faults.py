@@ -97,6 +97,16 @@ def test_a_second_run_that_behaves_differently_is_said_to(tmp_path: Path) -> Non
     assert "--mode trace" in result.stderr
 
 
+def test_a_second_run_that_fails_before_the_step_is_said_to(tmp_path: Path) -> None:
+    fail = "if second and i == 4: raise FileExistsError('runs/1')"
+    result = run(written(tmp_path, BY_HAND.replace("SECOND", fail)), "--json", "report.json")
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert (result.returncode, report["reproduced"]) == (3, "no")
+    said = " ".join(result.stderr.split())
+    assert "the second run ended at step 2 with code 1: FileExistsError: runs/1" in said
+    assert "stayed finite" not in said
+
+
 def test_an_unwritable_capsule_loses_nothing_else(programs: ForkServer, tmp_path: Path) -> None:
     script = written(tmp_path, TRAIN.replace("DROP", "False").replace("WORKERS", "0"))
     blocked = tmp_path / "file"

@@ -52,12 +52,7 @@ class Freezer:
             return frozen, "literal"
         if any(p.status == "uninitialised" for p in node.parents):
             return frozen, "uninitialised"
-        if (
-            node.value is not None
-            and node.value != node.value
-            and not node.parents
-            and any(isinstance(v, float) and v != v for v in frozen.scalars.values())
-        ):
+        if node.value is not None and not node.parents and _is_handed_in(frozen, node.value):
             return frozen, "literal"
         return frozen, "operation"
 
@@ -330,6 +325,12 @@ def _inside(frames: Frames | None) -> str | None:
         return None
     code = frames.inside
     return code.co_qualname
+
+
+def _is_handed_in(op: OpRecord, value: float) -> bool:
+    """Whether a number of that kind, NaN or infinite, was among the arguments."""
+    numbers = [v for v in op.scalars.values() if isinstance(v, float) and v - v != 0]
+    return any((v != v) == (value != value) for v in numbers)
 
 
 def _is_literal(frozen: OpRecord) -> bool:

@@ -45,7 +45,7 @@ PRODUCTS = (
 def zero_times_inf(op: OpRecord, evidence: Evidence) -> Finding | None:
     infinite = [o for o in op.inputs if o.value is not None and math.isinf(o.value)]
     scalars = [v for v in op.scalars.values() if isinstance(v, float) and math.isinf(v)]
-    if op.derived or not (infinite or scalars):
+    if op.derived or not (infinite or scalars) or op.value == op.value:
         return None
     zero = next((o for o in op.inputs if o not in infinite), None)
     observed = []

@@ -1,0 +1,101 @@
+"""What the guard is not sure of: a value that is read, an exception, a step that was skipped."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+from tests.harness import ForkServer
+
+TRAIN = """
+import math, sys, torch
+from torch import nn
+torch.manual_seed(2)
+rows = torch.rand(320, 3) + 0.1
+rows[253, 2] = 0.0
+net = nn.Linear(2, 1)
+optimizer = torch.optim.Adam(net.parameters(), 1e-3)
+for step in range(32):
+    batch = rows[10 * step:10 * step + 10]
+    wanted = torch.log(batch[:, 2])  # HERE
+    loss = (net(batch[:, :2])[:, 0] - wanted).square().mean()
+    CHECK
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "script.py"
+    path.write_text(textwrap.dedent(text))
+    return path
+
+
+def test_an_infinity_that_ends_the_program_is_followed_up(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    text = TRAIN.replace("CHECK", "if not math.isfinite(loss.item()): sys.exit(1)")
+    result = programs.run(written(tmp_path, text), mode="auto")
+    assert result.report is not None
+    found = result.report["anomalies"][0]
+    assert found["location"]["source"].endswith("# HERE")
+    assert (found["step"], found["sink"], result.report["reproduced"]) == (25, "observed", "rerun")
+    assert result.code == 3
+
+
+def test_an_exception_behind_a_question_for_finite_values_is_about_them(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    text = TRAIN.replace("CHECK", "if not loss.isfinite(): raise KeyError('bad loss')")
+    result = programs.run(written(tmp_path, text), mode="auto")
+    assert result.report is not None
+    found = result.report["anomalies"][0]
+    assert found["location"]["source"].endswith("# HERE")
+    assert (found["step"], found["sink"]) == (25, "exception")
+
+
+def test_an_infinity_that_the_recorder_found_harmless_stays_so(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    text = """
+    import torch
+    from torch import nn
+    torch.manual_seed(2)
+    net = nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(net.parameters(), 0.05)
+    best = torch.full((), float("inf"))
+    for step in range(30):
+        x = torch.randn(8, 3)
+        loss = (net(x) - x.sum(1, keepdim=True)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print(step, best.item())
+    """
+    script = written(tmp_path, text)
+    plain = programs.run(script, traced=False)
+    watched = programs.run(script, mode="auto")
+    assert watched.report is not None
+    assert watched.report["anomalies"] == []
+    assert (watched.code, watched.stdout) == (0, plain.stdout)
+    assert watched.stderr == plain.stderr
+
+
+def test_torchs_warning_names_the_programs_line(programs: ForkServer, tmp_path: Path) -> None:
+    text = """
+    import torch
+    weight = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([weight], 0.1)
+    for _ in range(3):
+        loss = weight.square().sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print(float(loss))
+    """
+    script = written(tmp_path, text)
+    plain = programs.run(script, traced=False)
+    watched = programs.run(script, mode="auto")
+    assert "UserWarning: Converting a tensor" in plain.stderr
+    assert watched.stderr.replace(f"{tmp_path}/", "") == plain.stderr
