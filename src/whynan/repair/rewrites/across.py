@@ -17,7 +17,8 @@ from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.flow import CRITERIA, ENTROPIES, Flow, Log
 from whynan.repair.instances import Instances
-from whynan.repair.project import Lost, Place, Project
+from whynan.repair.places import Lost, Place
+from whynan.repair.project import Project
 from whynan.repair.rewrites.entropy import BCE_TITLE, binary_entropy, with_logits
 from whynan.repair.source import Expression, Source
 
@@ -186,6 +187,8 @@ def _changed(case: Case, producer: Producer, flow: Flow, kind: str) -> Iterator[
         found |= special
     if kind in ("cross_entropy", "bce_with_logits") and flow.logs and not found:
         return  # then the plainer form is all there is
+    if any(e.is_nested() for e in edits.values()):
+        return  # the value goes into what it is made of
     title = BCE_TITLE if kind == "bce_with_logits" else TITLES[kind]
     ordered = sorted(edits.values(), key=lambda e: e.source is not source)
     yield from case.change_all(ordered, kind, title, Tier.EXACT)
