@@ -76,9 +76,23 @@ class Project:
             found = self._defined(source, callee.value, cst.FunctionDef)
             return (found, 0) if found is not None else None
         if isinstance(callee, cst.Attribute) and source.code(callee.value) == "self":
-            classes = [a for a in source.ancestors(callee) if isinstance(a, cst.ClassDef)]
-            return self._method(Place(source, classes[0]), callee.attr.value) if classes else None
+            return self._of_self(source, callee)
         return None
+
+    def _of_self(self, source: Source, callee: cst.Attribute) -> tuple[Place, int] | None:
+        """`self.loss(...)`: a method, or a module that the class keeps under that name."""
+        classes = [a for a in source.ancestors(callee) if isinstance(a, cst.ClassDef)]
+        if not classes:
+            return None
+        found = self._method(Place(source, classes[0]), callee.attr.value)
+        kept = [
+            assign.value
+            for assign in source.every(cst.Assign, classes[0])
+            if source.code(assign.targets[0].target) == source.code(callee)
+        ]
+        if found is None and len(kept) == 1 and isinstance(kept[0], cst.Call):
+            return self.function(source, kept[0])
+        return found if not kept else None
 
     def _handed_in(self, source: Source, callee: cst.Name) -> tuple[Place, int] | None:
         """Of a parameter, as in `train(net, criterion)`: the same function from every caller."""
