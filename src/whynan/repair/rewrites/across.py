@@ -90,19 +90,21 @@ def _module(op: OpRecord, source: Source, node: cst.Call, project: Project) -> P
     """`self.softmax(x)`, or a Sequential that ends with one."""
     for made in _constructed(MODULES[op.name], project):
         above = made.source.parent(made.node)
-        if isinstance(above, cst.Arg):
-            whole = made.source.parent(above)
-            if not isinstance(whole, cst.Call) or not _ends_with(made.source, whole, above):
-                continue
+        whole = made.source.parent(above) if isinstance(above, cst.Arg) else made.node
+        if not isinstance(whole, cst.Call):
+            continue
+        try:
             runs = Instances(project).of_expression(made.source, whole)
-            if node in [run.node for run in runs]:
-                removed = (made.source, whole, _without_last(made.source, whole))
-                return Producer(op, removed, tuple(runs))
-        elif len(node.args) == 1 and isinstance(made.node, cst.Call):
-            runs = Instances(project).of_expression(made.source, made.node)
-            if [run.node for run in runs] == [node]:
-                removed = (source, node, source.code(node.args[0].value))
-                return Producer(op, removed, (Place(source, node),))
+        except Lost:
+            continue  # another softmax of the program, in a list or the like
+        if node not in [run.node for run in runs]:
+            continue
+        if isinstance(above, cst.Arg) and _ends_with(made.source, whole, above):
+            removed = (made.source, whole, _without_last(made.source, whole))
+            return Producer(op, removed, tuple(runs))
+        if whole is made.node and len(node.args) == 1:
+            removed = (source, node, source.code(node.args[0].value))
+            return Producer(op, removed, (Place(source, node),))
     return None
 
 
