@@ -22,7 +22,6 @@ NO_CHANGE = {
     "grad_sine_rnn_explode": "the factor 30 per time step is the model itself",
     "opt_schedule_nan_lr": "NumPy makes the schedule's 0 / 0 outside torch",
     "portfolio_cholesky_duplicate": "the covariance has a truly negative eigenvalue",
-    "portfolio_cumprod_growth": "250 daily factors of up to 8.8 exceed any float32",
     "seismic_custom_op": "the failure is inside a custom operator",
 }
 HEAD = """# Causes and repairs

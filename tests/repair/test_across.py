@@ -160,6 +160,7 @@ class Net(nn.Module):
         self.soft = nn.Softmax(dim=1)
 
     def forward(self, x):
+        x = x + 0 * self.soft(x)  # the same module, for something else
         return self.soft(self.fc(x))
 
 
@@ -171,8 +172,50 @@ def objective(model, x, y):
     p = model(x)
     return -p.log()[torch.arange(len(y)), y].mean()
 """,
-        ("        return self.fc(x)",
+        ("        x = x + 0 * self.soft(x)  # the same module, for something else",
+         "        return self.fc(x)",
          "    return -torch.log_softmax(p, dim=1)[torch.arange(len(y)), y].mean()"),
+    ),
+    Program(
+        "criterion_handed_in_as_a_parameter", "log_softmax",
+        """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(2, 2, bias=False)
+        self.act = nn.Softmax(dim=-1)
+
+    def forward(self, x):
+        out = self.fc(x)
+        # to probabilities
+        out = self.act(out)
+        return out
+
+
+class Likelihood(nn.Module):
+    def forward(self, probs, target):
+        logp = torch.log(probs)
+        return -logp.gather(1, target[:, None]).mean()
+
+
+def fc(model):
+    return model.fc
+
+
+def hits(net, x, y):
+    return (net(x).argmax(dim=1) == y).sum()
+
+
+def loss_of(net, criterion, x, y):
+    return criterion(net(x), y)
+
+
+def objective(model, x, y):
+    hits(model, x, y)
+    return loss_of(model, Likelihood(), x, y)
+""",
+        ("        # to probabilities", "        logp = torch.log_softmax(probs, dim=-1)",
+         "    return (torch.softmax(net(x), dim=-1).argmax(dim=1) == y).sum()"),
     ),
     Program(
         "helper_functions_in_two_files", "log_softmax",

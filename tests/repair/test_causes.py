@@ -146,3 +146,109 @@ def test_the_failing_batch_can_be_kept(programs: ForkServer, tmp_path: Path) -> 
     assert inputs.shape == (8, 3)
     assert not inputs[batch["sample"]].any()
     assert batch["dataset_indices"][batch["sample"]] == 33
+
+
+CHECKPOINT = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
+optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+x = torch.randn(8, 3)
+
+def step():
+    loss = net(x).square().mean() + 0 * x.sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+step()
+saved = torch.load("saved.pt")
+{load}
+for _ in range(3):
+    step()
+"""
+
+
+def saved(folder: Path) -> None:
+    """What an earlier run may have left: bad statistics, a bad moment, bad data."""
+    optimizer = torch.optim.Adam([torch.zeros(4, 3, requires_grad=True)], lr=0.01)
+    moment = {"step": torch.tensor(3.0), "exp_avg": torch.zeros(4, 3), "exp_avg_sq": torch.ones(4, 3)}  # fmt: skip
+    moment["exp_avg"][1, 2] = float("nan")
+    running = torch.ones(4)
+    running[2] = float("nan")
+    data = torch.ones(8, 3)
+    data[5, 1] = float("nan")
+    groups = optimizer.state_dict()["param_groups"]
+    torch.save({"moment": moment, "groups": groups, "var": running, "x": data}, folder / "saved.pt")
+
+
+MODEL = "net.eval(); net.load_state_dict({**net.state_dict(), '1.running_var': saved['var']})"
+OPTIMIZER = """state = optimizer.state_dict()
+state["state"][0] = saved["moment"]
+optimizer.load_state_dict(state)"""
+
+
+@pytest.mark.parametrize(
+    ("load", "whose"),
+    [(MODEL, "the state of the model"), (OPTIMIZER, "the state of the optimizer")],
+    ids=["running statistics", "moments"],
+)
+def test_a_checkpoint_that_was_bad_already_is_poisoned_state(
+    load: str, whose: str, programs: ForkServer, tmp_path: Path
+) -> None:
+    saved(tmp_path)
+    script = tmp_path / "program.py"
+    script.write_text(CHECKPOINT.format(load=load))
+    report = programs.run(script).report
+    assert report is not None
+    first = report["anomalies"][0]
+    assert {c["code"] for c in first["causes"]} == {"poisoned_state"}
+    assert first["causes"][0]["evidence"] == f"it was saved like that: {whose} was loaded"
+    assert first["location"]["source"] == 'saved = torch.load("saved.pt")'
+    assert f"{whose} was already non-finite when it was loaded" in first["headline"]
+    assert first["fixes"][0]["kind"] == "earlier_checkpoint"
+
+
+def test_loaded_data_is_data_and_no_state(programs: ForkServer, tmp_path: Path) -> None:
+    saved(tmp_path)
+    found = causes(programs, tmp_path, CHECKPOINT.format(load="x = saved['x']"))
+    assert "bad_data" in found
+    assert "poisoned_state" not in found
+
+
+def test_a_healthy_checkpoint_is_not_blamed_for_a_later_failure(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    saved(tmp_path)
+    load = "net.load_state_dict(net.state_dict())\nx = x * 0 / 0"
+    assert "poisoned_state" not in causes(programs, tmp_path, CHECKPOINT.format(load=load))
+
+
+SCALED = """
+import torch
+w = torch.nn.Parameter(torch.ones(2))
+optimizer = torch.optim.SGD([w], lr=1e-3)
+scaler = torch.amp.GradScaler("cpu", init_scale=2.0**14)
+for _ in range({steps}):
+    optimizer.zero_grad()
+    loss = {loss}
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+"""
+
+
+def test_a_collapsing_loss_scale_is_named(programs: ForkServer, tmp_path: Path) -> None:
+    text = SCALED.format(steps=14, loss="(w.half() * 60000.0 * 30).float().sum()")
+    found = causes(programs, tmp_path, text)
+    assert "the loss scale fell to" in found["loss_scale"]
+
+
+def test_a_failure_after_a_few_skips_is_not_the_loss_scales(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    """Two skips are how a scale is found; the failure afterwards has another cause."""
+    text = SCALED.format(steps=12, loss="(w.half() * 10.0).float().sum()")
+    text += "print(torch.log(w * 0).sum().item())"
+    assert "loss_scale" not in causes(programs, tmp_path, text)

@@ -8,6 +8,8 @@ import pytest
 import torch
 
 from tests.repair.forked import RepairServer
+from whynan.explain.story import told_sample
+from whynan.model import Sample
 from whynan.repair.leaving_out import part_of
 
 TRAINING = """
@@ -81,6 +83,14 @@ def test_no_sample_is_blamed(bad: str, loss: str, repairs: RepairServer, tmp_pat
 def test_what_the_rows_show_needs_no_search(repairs: RepairServer, tmp_path: Path) -> None:
     found = repairs.guilty(write(tmp_path, "x[33] = float('nan')"))
     assert found == {"sample": None, "tries": 0}
+
+
+def test_a_sample_that_was_not_seen_is_told_as_an_inference() -> None:
+    sample = Sample(index=10, size=32, dataset_index=217, inferred=True)
+    assert told_sample(sample) == (
+        "it is sample 10 of the 32 in the batch, item 217 of the dataset: "
+        "with that one left out the step stays healthy"
+    )
 
 
 def test_only_what_has_an_entry_for_each_sample_is_cut() -> None:

@@ -209,6 +209,12 @@ REWRITES = [
         "[[-1.0, -2.0], [1.0, 2.0]]", TAME, "finite_fill",
     ),
     Rewrite(
+        "product_of_many_factors", "return torch.log(torch.cumprod(1 + x, dim=0)).float()",
+        "    return torch.log(torch.cumprod((1 + x).double(), dim=0)).float()",
+        "[9.0] * 60", "[0.5, 1.0, 2.0]", "cast_float64",
+        lambda x: torch.log1p(x).cumsum(0),
+    ),
+    Rewrite(
         "transmittance",
         "alpha = 1.0 - torch.exp(-x)\n    return torch.log(1.0 - alpha) + 0 * alpha",
         "    return -x + 0 * alpha", "[200.0, 1.0]", "[2.0, 1.0]", "cancel_log_exp", lambda x: -x,

@@ -39,12 +39,27 @@ def _poisoned(evidence: Evidence) -> Iterator[Cause]:
     held = source is not None and source.startswith(("parameter", "buffer"))
     if evidence.origin_kind == "entry" and held and evidence.origin.op == "entry":
         yield Cause(code="poisoned_state", evidence=f"{source} was bad before this step began")
+    whose = loaded_state(evidence)
+    if whose is not None:
+        yield Cause(code="poisoned_state", evidence=f"it was saved like that: {whose} was loaded")
+
+
+def loaded_state(evidence: Evidence) -> str | None:
+    """Of a value that came in: whether it is no data, but what an earlier run had kept."""
+    first = evidence.path[0] if evidence.path else None
+    if evidence.origin_kind != "entry" or first is None:
+        return None
+    if "load_state_dict" in (first.inside or ""):
+        return "the state of the model"
+    if evidence.origin.inside == "load" and first.phase == "optimizer":
+        return "the state of the optimizer"
+    return None
 
 
 def _data(evidence: Evidence, mechanism: str, culprit: Operand | None) -> Iterator[Cause]:
     operand = evidence.origin.inputs[0] if evidence.origin.inputs else None
     if mechanism == "nonfinite_data" and operand is not None and operand.stats is not None:
-        if (operand.source or "").startswith(("parameter", "buffer")):
+        if (operand.source or "").startswith(("parameter", "buffer")) or loaded_state(evidence):
             return
         stats, index = operand.stats, operand.first or operand.index
         place = ""

@@ -64,6 +64,7 @@ class OptimizerSink:
         ]
         patches.wrap(torch.amp.GradScaler, "step", self._wrap_scaler)
         patches.wrap(Optimizer, "__init__", self._wrap_init)
+        patches.wrap(Optimizer, "load_state_dict", self._wrap_load)
 
     def _wrap_init(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def init(optimizer: Any, *args: Any, **kwargs: Any) -> None:
@@ -71,6 +72,13 @@ class OptimizerSink:
             original(optimizer, *args, **kwargs)
 
         return init
+
+    def _wrap_load(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def load_state_dict(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            self._calm.pop(optimizer, None)  # what is loaded has not been looked at
+            return original(optimizer, *args, **kwargs)
+
+        return load_state_dict
 
     def remove(self) -> None:
         for handle in self._handles:

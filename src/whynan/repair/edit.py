@@ -27,6 +27,14 @@ class Edit:
         self._replaced[node] = text
         return self
 
+    def is_nested(self) -> bool:
+        """Whether a change lies inside another one, which would swallow it."""
+        return any(
+            above in self._replaced
+            for node in self._replaced
+            for above in self.source.ancestors(node)
+        )
+
     def before(self, line: cst.CSTNode, *statements: str) -> Edit:
         self._before.setdefault(line, []).extend(statements)
         return self

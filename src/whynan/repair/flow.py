@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from whynan.repair.calls import Fn, fn, one_minus
-from whynan.repair.project import Lost, Place, Project, argument_for, parameter_for
+from whynan.repair.places import Lost, Place, argument_for, parameter_for, reads_of
+from whynan.repair.project import Project
 from whynan.repair.source import Expression, Source
 
 METADATA = frozenset({"shape", "size", "dtype", "device", "dim", "ndim", "numel"})
@@ -84,7 +85,7 @@ class Flow:
         try:
             if len(assign.targets) > 1 or not isinstance(target, cst.Name):
                 raise Lost
-            reads = self.project.reads_of(source, target)
+            reads = reads_of(source, target)
         except Lost:
             self.others.append(Place(source, node))
             return
@@ -111,7 +112,7 @@ class Flow:
             return False
         function, skipped = found
         try:
-            reads = self.project.reads_of(function.source, name)
+            reads = reads_of(function.source, name)
             self.project.calls_of(function)
         except Lost:
             return False

@@ -108,6 +108,8 @@ def fetch_to_search(anomaly: Anomaly) -> Fetch | None:
     causes = {cause.code for cause in anomaly.finding.causes}
     if around.sample is not None or around.fetch is None or around.fetch.size < 4:
         return None
+    if around.oddity is not None and around.oddity.what == "unscaled":
+        return None  # a column of every sample
     if anomaly.finding.mechanism in UNRELATED or causes & ELSEWHERE:
         return None
     return around.fetch if anomaly.origin.phase in ("forward", "backward", "optimizer") else None

@@ -6,16 +6,8 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from whynan.repair.project import (
-    ONLY_LOOKS,
-    SAME_MODULE,
-    WRAPPERS,
-    Lost,
-    Place,
-    Project,
-    argument_for,
-    parameter_for,
-)
+from whynan.repair.places import Lost, Place, argument_for, parameter_for, reads_of
+from whynan.repair.project import ONLY_LOOKS, SAME_MODULE, WRAPPERS, Project
 from whynan.repair.source import Source
 
 
@@ -92,7 +84,7 @@ class Instances:
         if isinstance(target, cst.Name):
             if source.scope(target) is source.module:
                 self._refuse_imports_of(source, target.value)
-            for read in self.project.reads_of(source, target):
+            for read in reads_of(source, target):
                 self._made(source, read.node)
         elif isinstance(target, cst.Attribute):
             for other in self.project.mentioning(target.attr.value):
@@ -125,7 +117,7 @@ class Instances:
                 raise Lost
             function, skipped = found
             self._parameters.append((function, skipped, name.value))
-            for read in self.project.reads_of(function.source, name):
+            for read in reads_of(function.source, name):
                 self._made(function.source, read.node)
 
     @staticmethod

@@ -11,6 +11,7 @@ from pathlib import Path
 import libcst as cst
 
 from whynan.repair.case import Case
+from whynan.repair.places import Lost, Place, argument_for, class_of
 from whynan.repair.source import Expression, Source
 
 MAX_FILES = 300  # a larger tree is not read
@@ -21,22 +22,6 @@ SAME_MODULE = frozenset(
 WRAPPERS = frozenset({"compile", "DataParallel", "DistributedDataParallel"})
 ONLY_LOOKS = frozenset({"print", "len", "id", "type", "isinstance", "super", "save"})
 STILL_ITSELF = frozenset({"no_grad", "inference_mode", "enable_grad", "compile"})  # decorators
-
-
-class Lost(Exception):
-    """The source does not show every place that a value reaches."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """A node of one file."""
-
-    source: Source
-    node: cst.CSTNode
-
-    @property
-    def above(self) -> cst.CSTNode | None:
-        return self.source.parent(self.node)
 
 
 @dataclass
@@ -78,20 +63,36 @@ class Project:
 
     def function(self, source: Source, callee: Expression) -> tuple[Place, int] | None:
         """The user's own function behind a callee, and how many parameters come before the first."""
+        made: Expression | None = callee
         if isinstance(callee, cst.Name):
             made = source.definition(callee) or self._module_level(source, callee)
-            if isinstance(made, cst.Call) and isinstance(made.func, cst.Name):
-                owner = self._defined(source, made.func.value, cst.ClassDef)
-                return self._method(owner, "forward") if owner else None
+        if isinstance(made, cst.Call) and isinstance(made.func, cst.Name):  # `FocalLoss()`
+            owner = self._defined(source, made.func.value, cst.ClassDef)
+            return self._method(owner, "forward") if owner else None
+        if isinstance(callee, cst.Name):
             given = source.bindings(callee.value, source.scope(callee))
             if len(given) == 1 and isinstance(source.parent(given[0]), cst.Param):
                 return self._handed_in(source, callee)
             found = self._defined(source, callee.value, cst.FunctionDef)
             return (found, 0) if found is not None else None
         if isinstance(callee, cst.Attribute) and source.code(callee.value) == "self":
-            classes = [a for a in source.ancestors(callee) if isinstance(a, cst.ClassDef)]
-            return self._method(Place(source, classes[0]), callee.attr.value) if classes else None
+            return self._of_self(source, callee)
         return None
+
+    def _of_self(self, source: Source, callee: cst.Attribute) -> tuple[Place, int] | None:
+        """`self.loss(...)`: a method, or a module that the class keeps under that name."""
+        classes = [a for a in source.ancestors(callee) if isinstance(a, cst.ClassDef)]
+        if not classes:
+            return None
+        found = self._method(Place(source, classes[0]), callee.attr.value)
+        kept = [
+            assign.value
+            for assign in source.every(cst.Assign, classes[0])
+            if source.code(assign.targets[0].target) == source.code(callee)
+        ]
+        if found is None and len(kept) == 1 and isinstance(kept[0], cst.Call):
+            return self.function(source, kept[0])
+        return found if not kept else None
 
     def _handed_in(self, source: Source, callee: cst.Name) -> tuple[Place, int] | None:
         """Of a parameter, as in `train(net, criterion)`: the same function from every caller."""
@@ -196,61 +197,6 @@ class Project:
                     found.append(Place(source, node))
         return found
 
-    # ---- names ----------------------------------------------------------------------------
-
-    def reads_of(self, source: Source, target: cst.Name) -> list[Place]:
-        """Where the value that a name gets at `target` is read; `Lost` if that is not certain."""
-        name, scope = target.value, source.scope(target)
-        given = source.bindings(name, scope)
-        if any(isinstance(source.parent(g), cst.AugAssign) for g in given):
-            raise Lost
-        found = []
-        for read in source.every(cst.Name, None if scope is source.module else scope):
-            if read.value != name or not source.reads(read) or _is_other(source, read, scope):
-                continue
-            if source.scope(read) is not scope:
-                if len(given) > 1:
-                    raise Lost
-            elif not _reaches(source, given, target, read):
-                continue
-            if _changes(source, read):
-                raise Lost
-            found.append(Place(source, read))
-        return found
-
-
-def class_of(source: Source, node: cst.CSTNode) -> cst.ClassDef | None:
-    """The class whose method it is."""
-    block = source.parent(node)
-    above = source.parent(block) if block is not None else None
-    return above if isinstance(above, cst.ClassDef) else None
-
-
-def parameter_for(found: tuple[Place, int], call: cst.Call, arg: cst.Arg) -> cst.Name | None:
-    """The parameter that an argument becomes."""
-    function, skipped = found
-    assert isinstance(function.node, cst.FunctionDef)
-    parameters = function.node.params
-    names = [p.name for p in (*parameters.params, *parameters.kwonly_params)]
-    if arg.keyword is not None:
-        return next((n for n in names if n.value == arg.keyword.value), None)
-    position = list(call.args).index(arg) + skipped
-    if any(a.star for a in call.args) or position >= len(parameters.params):
-        return None
-    return parameters.params[position].name
-
-
-def argument_for(
-    call: Place, function: Place, skipped: int, name: str
-) -> cst.BaseExpression | None:
-    """What a call gives for a parameter."""
-    assert isinstance(call.node, cst.Call)
-    for arg in call.node.args:
-        parameter = parameter_for((function, skipped), call.node, arg)
-        if parameter is not None and parameter.value == name:
-            return arg.value
-    return None
-
 
 def _python_files(root: str) -> Iterator[str]:
     for folder, inner, files in os.walk(os.path.realpath(root)):
@@ -268,42 +214,3 @@ def _imports(source: Source, name: str) -> bool:
         if any(source.code(alias.name) == name for alias in statement.names):
             return True
     return False
-
-
-def _is_other(source: Source, read: cst.Name, scope: cst.CSTNode) -> bool:
-    """Inside a function that has a variable of that name of its own."""
-    inner = source.scope(read)
-    while inner is not scope and inner is not source.module:
-        if source.bindings(read.value, inner):
-            return True
-        inner = source.scope(inner)
-    return inner is not scope
-
-
-def _reaches(source: Source, given: list[cst.Name], target: cst.Name, read: cst.Name) -> bool:
-    here = source.start(source.statement(read) or read)
-    before = [g for g in given if source.start(g) < here]
-    if not before or not _covers(source, before[-1], read):
-        raise Lost  # given in a branch, or by an earlier turn of the loop
-    return before[-1] is target
-
-
-def _covers(source: Source, given: cst.Name, read: cst.Name) -> bool:
-    if isinstance(source.parent(given), cst.Param):
-        return True
-    line = source.statement(given)
-    block = source.parent(line) if line is not None else None
-    if block is None:  # `for x in ...`, `with ... as x`
-        kinds = (cst.For, cst.CompFor, cst.With)
-        block = next((a for a in source.ancestors(given) if isinstance(a, kinds)), None)
-    return block in list(source.ancestors(read))
-
-
-def _changes(source: Source, read: cst.Name) -> bool:
-    """`p.clamp_(...)`, `p[0] = ...`."""
-    above = source.parent(read)
-    if isinstance(above, cst.Attribute):
-        return above.attr.value.endswith("_")
-    return isinstance(above, cst.Subscript) and isinstance(
-        source.parent(above), (cst.AssignTarget, cst.AugAssign)
-    )

@@ -19,9 +19,19 @@ When it is fine
 
 from __future__ import annotations
 
+from whynan.diagnosis.circumstances import loaded_state
 from whynan.diagnosis.words import at, bad_values, subject
 from whynan.model import Evidence, Finding, Fix, OpRecord
 from whynan.registry import rule
+
+CLEAN_DATA = Fix(
+    kind="clean_data",
+    title="find these rows where the data is made; drop or impute them before training",
+)
+EARLIER_CHECKPOINT = Fix(
+    kind="earlier_checkpoint",
+    title="go back to a checkpoint from before it went bad; `whynan check FILE` names its bad tensors",
+)
 
 
 @rule("N040", "nonfinite-data", "nonfinite_data", kinds=("entry",))
@@ -29,7 +39,11 @@ def nonfinite_data(op: OpRecord, evidence: Evidence) -> Finding | None:
     value = op.inputs[0] if op.inputs else None
     source = (value.source if value else None) or "data"
     held = source.startswith(("parameter", "buffer"))
-    what = f"{source} was non-finite before anything was recorded" if held else "the data was already non-finite when it came in"  # fmt: skip
+    loaded = loaded_state(evidence)
+    if held:
+        what = f"{source} was non-finite before anything was recorded"
+    else:
+        what = f"{loaded or 'the data'} was already non-finite when it {'was loaded' if loaded else 'came in'}"
     stats = value.stats if value is not None else None
     index = value.index if value is not None else None
     observed = [bad_values(stats) + (f", first{at(index)}" if index else "")]
@@ -40,7 +54,5 @@ def nonfinite_data(op: OpRecord, evidence: Evidence) -> Finding | None:
         observed=tuple(observed),
         label=f"origin: {bad_values(stats)} came in here",
         culprit=0 if value is not None else None,
-        fixes=(
-            Fix(kind="clean_data", title="find these rows where the data is made; drop or impute them before training"),
-        ),
+        fixes=(EARLIER_CHECKPOINT if loaded or held else CLEAN_DATA,),
     )  # fmt: skip

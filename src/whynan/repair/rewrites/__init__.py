@@ -12,6 +12,7 @@ from whynan.repair.rewrites import (
     domain,
     entropy,
     exponentials,
+    features,
     logarithms,
     masks,
     matrices,
@@ -23,6 +24,7 @@ from whynan.repair.rewrites import (
 
 FAMILIES = (
     entropy, logarithms, across, exponentials, roots, selection, division, domain, masks, matrices, precision, data,
+    features,
     training,
 )  # fmt: skip
 
@@ -30,6 +32,8 @@ FAMILIES = (
 REMEDIES = {
     "lower_lr": {"high_learning_rate"},
     "kaiming_init": {"bad_init"},
+    "standardise": {"bad_data"},
+    "drop_outliers": {"bad_data"},
     "clip_grad_norm": {"exploding_gradients"},
 }
 

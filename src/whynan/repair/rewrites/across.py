@@ -17,7 +17,8 @@ from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.flow import CRITERIA, ENTROPIES, Flow, Log
 from whynan.repair.instances import Instances
-from whynan.repair.project import Lost, Place, Project
+from whynan.repair.places import Lost, Place
+from whynan.repair.project import Project
 from whynan.repair.rewrites.entropy import BCE_TITLE, binary_entropy, with_logits
 from whynan.repair.source import Expression, Source
 
@@ -89,19 +90,21 @@ def _module(op: OpRecord, source: Source, node: cst.Call, project: Project) -> P
     """`self.softmax(x)`, or a Sequential that ends with one."""
     for made in _constructed(MODULES[op.name], project):
         above = made.source.parent(made.node)
-        if isinstance(above, cst.Arg):
-            whole = made.source.parent(above)
-            if not isinstance(whole, cst.Call) or not _ends_with(made.source, whole, above):
-                continue
+        whole = made.source.parent(above) if isinstance(above, cst.Arg) else made.node
+        if not isinstance(whole, cst.Call):
+            continue
+        try:
             runs = Instances(project).of_expression(made.source, whole)
-            if node in [run.node for run in runs]:
-                removed = (made.source, whole, _without_last(made.source, whole))
-                return Producer(op, removed, tuple(runs))
-        elif len(node.args) == 1 and isinstance(made.node, cst.Call):
-            runs = Instances(project).of_expression(made.source, made.node)
-            if [run.node for run in runs] == [node]:
-                removed = (source, node, source.code(node.args[0].value))
-                return Producer(op, removed, (Place(source, node),))
+        except Lost:
+            continue  # another softmax of the program, in a list or the like
+        if node not in [run.node for run in runs]:
+            continue
+        if isinstance(above, cst.Arg) and _ends_with(made.source, whole, above):
+            removed = (made.source, whole, _without_last(made.source, whole))
+            return Producer(op, removed, tuple(runs))
+        if whole is made.node and len(node.args) == 1:
+            removed = (source, node, source.code(node.args[0].value))
+            return Producer(op, removed, (Place(source, node),))
     return None
 
 
@@ -186,6 +189,8 @@ def _changed(case: Case, producer: Producer, flow: Flow, kind: str) -> Iterator[
         found |= special
     if kind in ("cross_entropy", "bce_with_logits") and flow.logs and not found:
         return  # then the plainer form is all there is
+    if any(e.is_nested() for e in edits.values()):
+        return  # the value goes into what it is made of
     title = BCE_TITLE if kind == "bce_with_logits" else TITLES[kind]
     ordered = sorted(edits.values(), key=lambda e: e.source is not source)
     yield from case.change_all(ordered, kind, title, Tier.EXACT)

@@ -65,29 +65,37 @@ def _imputed(case: Case) -> Iterator[Candidate]:
 
 def _dropped_in_batch(case: Case, source: Source) -> Iterator[Candidate]:
     """`for x, y in loader:` keeps the samples of a batch whose input is finite."""
-    for loop in source.every(cst.For):
-        target = loop.target
-        steps = "backward()" in source.code(loop.body)
-        if (
-            not steps
-            or not isinstance(target, cst.Tuple)
-            or not isinstance(loop.body, cst.IndentedBlock)
-        ):
-            continue
-        names = [e.value.value for e in target.elements if isinstance(e.value, cst.Name)]
-        if len(names) != 2 or "enumerate" in source.code(loop.iter):
-            continue
-        first = loop.body.body[0]
-        x, y = names
-        keep = "finite" if not source.bindings("finite", source.scope(loop)) else "finite_rows"
-        edit = Edit(source).before(
-            first,
-            f"{keep} = torch.isfinite({x}).flatten(1).all(dim=1)",
-            f"{x}, {y} = {x}[{keep}], {y}[{keep}]",
-        )
+    for first, names in batches(source):
+        keep = "finite" if not source.bindings("finite", source.scope(first)) else "finite_rows"
+        condition = f"torch.isfinite({names[0]}).flatten(1).all(dim=1)"
+        edit = Edit(source).before(first, *kept_rows(keep, condition, names))
         title = "leave out the samples of a batch that are not finite"
         yield from case.change(edit, "drop_samples", title, Tier.GUARD)
         return
+
+
+def batches(source: Source) -> Iterator[tuple[cst.BaseStatement, list[str]]]:
+    """Loops over batches that train: their first statement, and what a batch consists of."""
+    for loop in source.every(cst.For):
+        target: cst.BaseExpression = loop.target
+        block = loop.body
+        if "backward()" not in source.code(block) or not isinstance(block, cst.IndentedBlock):
+            continue
+        over = source.code(loop.iter)
+        if over.startswith("enumerate(") and isinstance(target, cst.Tuple):
+            target = target.elements[-1].value
+        elif over.startswith(("zip(", "range(")):
+            continue
+        elements = target.elements if isinstance(target, cst.Tuple) else ()
+        names = [e.value.value for e in elements if isinstance(e.value, cst.Name)]
+        if names and len(names) == len(elements):
+            yield block.body[0], names
+
+
+def kept_rows(keep: str, condition: str, names: list[str]) -> tuple[str, str]:
+    """Two statements: which samples to keep, and a batch of those."""
+    parts = ", ".join(f"{name}[{keep}]" for name in names)
+    return f"{keep} = {condition}", f"{', '.join(names)} = {parts}"
 
 
 def _zeros(case: Case) -> Iterator[Candidate]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import libcst as cst
@@ -25,7 +26,7 @@ def propose(case: Case) -> Iterator[Candidate]:
         if narrow:
             yield from _scaled_first(case, source, node)
             yield from _wider(case, source, node, "float")
-        elif in_step and case.dtype == "float32":  # a sum of squares, as for a norm
+        elif (in_step and case.dtype == "float32") or _is_long_product(case):
             yield from _wider(case, source, node, "double")
     if (
         narrow
@@ -34,6 +35,16 @@ def propose(case: Case) -> Iterator[Candidate]:
     ):
         for file in case.files():
             yield from _in_bfloat16(case, file)
+
+
+def _is_long_product(case: Case) -> bool:
+    """Many ordinary factors, whose product float64 can hold; a diverging run is another matter."""
+    op, factors = case.origin, case.culprit
+    if op.name not in ("prod", "cumprod") or case.dtype != "float32" or case.anomaly.finding.causes:
+        return False
+    stats = factors.stats if factors is not None else None
+    ordinary = stats is not None and max(abs(stats.max or 0), abs(stats.min or 0)) < 1e6
+    return ordinary and op.exact is not None and math.isfinite(op.exact)
 
 
 def _scaled_first(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:

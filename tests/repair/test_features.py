@@ -1,0 +1,98 @@
+"""Finite data that no model can take: scaled, or left out, where it comes in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.repair.forked import RepairServer
+
+TABLE = """import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(3)
+features = torch.rand(96, 4)
+{bad}
+target = torch.rand(96)
+net = nn.Sequential(nn.Linear(4, 8), {norm}, nn.ReLU(), nn.Linear(8, 1))
+optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+{loop}
+"""
+LOADER = """# in a fixed order
+loader = DataLoader(TensorDataset(features, target), batch_size=16)
+for epoch in range(3):
+    for {batch} in {loader}:
+        # one step
+        loss = nn.functional.mse_loss(net(xb).squeeze(1), yb)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+WHOLE = """for epoch in range(6):
+    loss = nn.functional.mse_loss(net(features).squeeze(1), target)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+TIMES = "features[:, 2] = 1.7e9 + 1e6 * torch.rand(96)  # unix time"
+SENSOR = "features[77, 3] = 4e22  # a sensor that failed"
+
+
+def write(folder: Path, bad: str, loop: str, norm: str = "nn.Identity()") -> Path:
+    script = folder / "program.py"
+    script.write_text(TABLE.format(bad=bad, loop=loop, norm=norm))
+    return script
+
+
+@pytest.mark.parametrize(
+    "loop", [LOADER.format(batch="xb, yb", loader="loader"), WHOLE], ids=["loader", "whole table"]
+)
+def test_an_unscaled_column_is_standardised_where_it_comes_in(
+    loop: str, repairs: RepairServer, tmp_path: Path
+) -> None:
+    found = repairs.fix(write(tmp_path, TIMES, loop))
+    assert (found["fixes"][0]["kind"], found["fixes"][0]["verdict"]) == ("standardise", "verified")
+    text = next(iter(found["texts"].values()))
+    made = "features = ((features - mean) / std.clamp(min=1e-8)).to(features.dtype)"
+    assert made in text.splitlines()
+    assert text.index("target =") < text.index(made) < text.index("for epoch")
+    assert "# in a fixed order" in text or loop is WHOLE
+    scope: dict[str, object] = {}
+    exec(text.partition("loader =" if "loader" in loop else "for epoch")[0], scope)
+    scaled = scope["features"]
+    assert scaled.mean(dim=0).abs().max() < 0.01  # type: ignore[attr-defined]  # a tensor
+    assert (scaled.std(dim=0) - 1).abs().max() < 0.05  # type: ignore[attr-defined]  # a tensor
+
+
+@pytest.mark.parametrize(
+    ("batch", "loader"),
+    [("xb, yb", "loader"), ("i, (xb, yb)", "enumerate(loader)")],
+    ids=["plain", "enumerated"],
+)
+def test_the_sample_of_a_broken_sensor_is_left_out(
+    batch: str, loader: str, repairs: RepairServer, tmp_path: Path
+) -> None:
+    loop = LOADER.format(batch=batch, loader=loader)
+    found = repairs.fix(write(tmp_path, SENSOR, loop, norm="nn.BatchNorm1d(8)"))
+    assert (found["fixes"][0]["kind"], found["fixes"][0]["verdict"]) == (
+        "drop_outliers",
+        "verified",
+    ), found["fixes"]
+    lines = next(iter(found["texts"].values())).splitlines()
+    at = lines.index("        usual = (xb.abs() < 1e11).flatten(1).all(dim=1)")
+    assert lines[at - 1] == "        # one step"
+    assert lines[at + 1] == "        xb, yb = xb[usual], yb[usual]"
+
+
+def test_ordinary_data_is_not_touched_for_a_high_rate(
+    repairs: RepairServer, tmp_path: Path
+) -> None:
+    script = write(tmp_path, "", LOADER.format(batch="xb, yb", loader="loader"))
+    script.write_text(script.read_text().replace("lr=1e-3", "lr=1e9").replace("nn.ReLU()", "nn.Identity()"))  # fmt: skip
+    found = repairs.fix(script)
+    assert found["anomaly"] == "overflow"
+    kinds = {fix["kind"] for fix in found["fixes"]}
+    assert kinds
+    assert not kinds & {"standardise", "drop_outliers"}
