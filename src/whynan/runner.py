@@ -260,8 +260,7 @@ class Run:
             self._take()
         self._numpy.stop()
         if not self._recording.evidence:
-            left = None if stopped else error
-            self._recording = replace(self._recording, evidence=self._numpy.harms(left))
+            self._recording = replace(self._recording, evidence=self._numpy.harms(error))
         harmed = bool(self._recording.evidence)
         if crashed and error is not None and self.watch is None:
             launch.print_traceback(error)

@@ -66,6 +66,13 @@ HARMFUL: dict[str, tuple[str, str, str]] = {
         import numpy as np
         share = np.array([3.0, 0.0]) / np.zeros(2)  # HERE
     """),
+    "a result of a program that exits": ("log_nonpositive", "output", """
+        import sys
+        import numpy as np
+        entropy = -np.log(np.zeros(3)).sum()  # HERE
+        _ = np.log(np.zeros(3))
+        sys.exit(0)
+    """),
     "diverging descent": ("overflow", "observed", """
         import numpy as np
         x = np.array([[300.0, 1.0], [-200.0, 2.0], [100.0, -1.0]])
@@ -297,6 +304,34 @@ def test_the_chain_crosses_from_torch_to_numpy(
     assert "entry" in [link["op"] for link in anomaly["chain"]] or any(
         "lift_fresh" in link["op"] for link in anomaly["chain"]
     )
+
+
+CLEANED = """
+def features(income, score):
+    logged = np.log(income)
+    logged[~np.isfinite(logged)] = 0
+    return np.column_stack([logged, score, score]).astype(np.float32)
+
+income, score = np.array([0.0, {income}]), np.array([np.nan, 2.0])
+x = torch.from_numpy(features(income, score))
+loss = net(x).sum()
+loss.backward()
+opt.step()
+"""
+
+
+@pytest.mark.parametrize("income", [2.0, -1.0])
+def test_a_value_that_may_be_another_is_not_named_as_the_origin(
+    programs: ForkServer, tmp_path: Path, income: float
+) -> None:
+    text = f"import numpy as np\nimport torch\n{LOOP}{CLEANED.format(income=income)}"
+    result, _ = run(programs, tmp_path, text)
+    assert result.report is not None
+    anomaly = result.report["anomalies"][0]
+    assert anomaly["mechanism"] == "nonfinite_data"
+    assert "torch.from_numpy" in anomaly["location"]["source"]
+    said = " ".join(result.stderr.split())
+    assert "unknown: whether it is the value of which NumPy said" in said
 
 
 def test_a_missing_value_is_not_blamed_on_a_log_that_was_masked(

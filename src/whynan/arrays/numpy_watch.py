@@ -34,6 +34,7 @@ SAID = re.compile(
 )
 COMPLAINT = re.compile(r"\bnans?\b|\binfs?\b|\binfinit|finite|singular|converge", re.IGNORECASE)
 MAX_EVENTS = 50
+MAX_LOOKS = 200  # a program that prints NaN all day must not be slowed
 WRITERS = ("save", "savez", "savez_compressed", "savetxt")
 
 
@@ -47,6 +48,7 @@ class NumpyWatch:
         self._undo: list[Callable[[], None]] = []
         self._looking: int | None = None  # the thread in which we look at something
         self._showing = False
+        self._looks = 0
         self._impl: Any = None
 
     def start(self) -> None:
@@ -74,10 +76,10 @@ class NumpyWatch:
 
     def harms(self, error: BaseException | None) -> tuple[Evidence, ...]:
         """At the program's end, `error` being the exception that ended it."""
-        if error is not None:
-            self._quietly(lambda: self._raised(error))
-        elif self.events:
+        if error is None or isinstance(error, SystemExit):
             self._quietly(self._left_over)
+        else:
+            self._quietly(lambda: self._raised(error))
         return tuple(self._harms[i] for i in sorted(self._harms))
 
     def cross(self, evidence: Evidence) -> Evidence:
@@ -180,6 +182,9 @@ class NumpyWatch:
     def _reached(
         self, subject: str, frame: FrameType, kinds: frozenset[str], infinite: float | None = None
     ) -> None:
+        if self._looks >= MAX_LOOKS or len(self._harms) == len(self.events):
+            return
+        self._looks += 1
         places = places_of(frame)
         user = next((f for f in _frames(frame) if places and id(f) == places[0].frame), None)
         if user is None:
@@ -211,7 +216,7 @@ class NumpyWatch:
             for f, line in traceback.walk_tb(error.__traceback__)
             if not is_library(f.f_code.co_filename)
         ]
-        if not steps or isinstance(error, (SystemExit, KeyboardInterrupt)):
+        if not steps or not isinstance(error, Exception):
             return
         frame = steps[-1][0]
         if isinstance(error, (FloatingPointError, RuntimeWarning)) and SAID.match(text):
@@ -249,7 +254,7 @@ class NumpyWatch:
             if found is None:
                 continue
             made = event.evidence.origin
-            if found.seen or any(_same_kind(op, stats) for op in (made, *event.followers)):
+            if found.seen or any(_fits(op, stats) for op in (made, *event.followers)):
                 return replace(
                     evidence, origin=made, origin_kind="operation",
                     path=(*event.followers, entry, *evidence.path),
@@ -265,13 +270,14 @@ def _follow(event: Event, op: OpRecord) -> None:
         event.followers.append(op)
 
 
-def _same_kind(op: OpRecord, came_in: TensorStats | None) -> bool:
-    """What came in holds at least the NaN or infinities that the operation made."""
+def _fits(op: OpRecord, came_in: TensorStats | None) -> bool:
+    """What came in holds as many NaN or infinities as the operation made, or is of its shape."""
     made = op.out
-    if made is None or came_in is None or op.value is None or not made.nonfinite:
+    if made is None or came_in is None or op.value is None:
         return False
     field = {"nan": "nan", "inf": "posinf", "-inf": "neginf"}[kind_of(op.value)]
-    return bool(0 < getattr(made, field) <= getattr(came_in, field))
+    before, after = getattr(made, field), getattr(came_in, field)
+    return bool(0 < before == after or (0 < before <= after and made.shape == came_in.shape))
 
 
 def _perhaps(event: Event, found: Way) -> str:

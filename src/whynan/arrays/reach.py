@@ -65,6 +65,7 @@ def results(event: Event, scope: Mapping[str, Any]) -> list[str]:
         return []
     reached = spread(body, names_written(statement))
     read = {n.id for n in ast.walk(body) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    read |= {n for n in reached if n.startswith("_")}  # a name for what is thrown away
     return [n for n in reached if n not in read and _trail(n, reached, scope) is not None]
 
 
