@@ -42,9 +42,9 @@ PURE = frozenset(
     ["mean", "std", "var", "sum", "prod", "cumsum", "cumprod", "average", "median", "dot", "norm",
      "corrcoef", "cov", "astype", "diff", "ptp", "max", "min", "zeros", "ones", "full", "arange",
      "array", "asarray", "zeros_like", "ones_like", "full_like", "reshape", "ravel", "clip", "len",
-     "amax", "amin", "where", "eye", "linspace", "float32", "float64", "float16"]
+     "amax", "amin", "where", "eye", "float", "int", "abs", "linspace", "float32", "float64", "float16"]
 )  # fmt: skip
-BUILTINS = {"len": len}
+BUILTINS: dict[str, Any] = {"len": len, "float": float, "int": int, "abs": abs}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,7 @@ class Place:
     frame: int  # its id: holding the frame itself would keep the program's arrays alive
     code: CodeType
     line: int
+    column: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,8 @@ def places_of(frame: FrameType | None) -> tuple[Place, ...]:
     found = []
     while frame is not None:
         if not is_library(frame.f_code.co_filename):
-            found.append(Place(id(frame), frame.f_code, frame.f_lineno))
+            column = site_at(frame.f_code, frame.f_lasti).column
+            found.append(Place(id(frame), frame.f_code, frame.f_lineno, column))
         frame = frame.f_back
     return tuple(found)
 

@@ -24,7 +24,7 @@ from typing import Any
 from whynan.arrays.contents import kinds_in, kinds_of_text
 from whynan.arrays.numpy_errors import Event, Place, event_of, places_of
 from whynan.arrays.place import is_library, is_own
-from whynan.arrays.reach import Way, results, way, way_to_line
+from whynan.arrays.reach import Way, results, way, way_to_site
 from whynan.model import Evidence, OpRecord, Site, TensorStats, kind_of
 from whynan.positions import site_at
 
@@ -250,14 +250,15 @@ class NumpyWatch:
         for event in self.events:
             found = way(event, here)
             if found is None and site is not None:
-                found = way_to_line(event, site.file, site.function, site.line)
+                found = way_to_site(event, site)
             if found is None:
                 continue
             made = event.evidence.origin
             if found.seen or any(_fits(op, stats) for op in (made, *event.followers)):
+                # NumPy knows no steps: the value counts to the one in which it came in.
+                made, *on = (replace(op, step=entry.step) for op in (made, *event.followers))
                 return replace(
-                    evidence, origin=made, origin_kind="operation",
-                    path=(*event.followers, entry, *evidence.path),
+                    evidence, origin=made, origin_kind="operation", path=(*on, entry, *evidence.path),
                     incomplete=event.evidence.incomplete,
                 )  # fmt: skip
             return replace(evidence, incomplete=_perhaps(event, found))
