@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import math
-import os
 import re
 import sys
 import threading
@@ -22,10 +21,11 @@ from types import FrameType
 from typing import Any
 
 from whynan.arrays.contents import kinds_in, kinds_of_text
+from whynan.arrays.into_torch import crossed
 from whynan.arrays.numpy_errors import Event, Place, event_of, places_of
 from whynan.arrays.place import is_library, is_own
-from whynan.arrays.reach import Way, results, way, way_to_site
-from whynan.model import Evidence, OpRecord, Site, TensorStats, kind_of
+from whynan.arrays.reach import results, way
+from whynan.model import Evidence, OpRecord, Site
 from whynan.positions import site_at
 
 SAID = re.compile(
@@ -87,8 +87,8 @@ class NumpyWatch:
         if evidence.origin_kind != "entry" or not self.events:
             return evidence
         if id(evidence) not in self._crossed:
-            result = [evidence]
-            self._quietly(lambda: result.append(self._made_by_numpy(evidence)))
+            result, here = [evidence], places_of(sys._getframe(1))
+            self._quietly(lambda: result.append(crossed(evidence, self.events, here)))
             self._crossed[id(evidence)] = (evidence, result[-1])
         return self._crossed[id(evidence)][1]
 
@@ -240,52 +240,11 @@ class NumpyWatch:
             for name in results(event, scope):
                 self._harm(i, "output", f"the result `{name}`", event.evidence.origin.site, None)
 
-    # ---- into torch -----------------------------------------------------------------------
-
-    def _made_by_numpy(self, evidence: Evidence) -> Evidence:
-        entry = evidence.origin
-        stats = entry.inputs[0].stats if entry.inputs else None
-        site = entry.site
-        here = places_of(sys._getframe(1))
-        for event in self.events:
-            found = way(event, here)
-            if found is None and site is not None:
-                found = way_to_site(event, site)
-            if found is None:
-                continue
-            made = event.evidence.origin
-            if found.seen or any(_fits(op, stats) for op in (made, *event.followers)):
-                # NumPy knows no steps: the value counts to the one in which it came in.
-                made, *on = (replace(op, step=entry.step) for op in (made, *event.followers))
-                return replace(
-                    evidence, origin=made, origin_kind="operation", path=(*on, entry, *evidence.path),
-                    incomplete=event.evidence.incomplete,
-                )  # fmt: skip
-            return replace(evidence, incomplete=_perhaps(event, found))
-        return evidence
-
 
 def _follow(event: Event, op: OpRecord) -> None:
     """Note what an infinity turned into; once is enough."""
     if not event.followers and op.value is not None and math.isnan(op.value):
         event.followers.append(op)
-
-
-def _fits(op: OpRecord, came_in: TensorStats | None) -> bool:
-    """What came in holds as many NaN or infinities as the operation made, or is of its shape."""
-    made = op.out
-    if made is None or came_in is None or op.value is None:
-        return False
-    field = {"nan": "nan", "inf": "posinf", "-inf": "neginf"}[kind_of(op.value)]
-    before, after = getattr(made, field), getattr(came_in, field)
-    return bool(0 < before == after or (0 < before <= after and made.shape == came_in.shape))
-
-
-def _perhaps(event: Event, found: Way) -> str:
-    site = event.evidence.origin.site
-    name = f", which leads to `{found.name}`" if found.name else ""
-    where = f"{os.path.relpath(site.file)}:{site.line}" if site is not None else ""
-    return f"whether it is the value of which NumPy said `{event.said}` at {where}{name}"
 
 
 def _frames(frame: FrameType | None) -> list[FrameType]:
