@@ -216,6 +216,12 @@ HEALTHY: dict[str, str] = {
             rows.append(r)
         print(rows, best, np.nan)
     """,
+    "a marker beside a column that was masked": """
+        import numpy as np
+        table = np.array([[1.0, np.nan], [0.0, 2.0]])
+        table[:, 0] = np.where(table[:, 0] > 0, np.log(table[:, 0]), 0)
+        print(table)
+    """,
     "two warnings on one line": """
         import numpy as np
         for a in (np.ones(1), np.ones(2)):

@@ -67,6 +67,19 @@ class Event:
     follows: bool  # from a value that was not finite either
     followers: list[OpRecord] = field(default_factory=list)  # what it then turned into
 
+    @property
+    def kinds(self) -> frozenset[str]:
+        """`nan`, `inf` or both: NumPy warns again when an infinity becomes NaN."""
+        found = set()
+        for op in (self.evidence.origin, *self.followers):
+            out, value = op.out, math.nan if op.value is None else op.value
+            seen = out is not None and out.nonfinite > 0
+            if (out is not None and out.nan) or (not seen and math.isnan(value)):
+                found.add("nan")
+            if (out is not None and out.inf) or (not seen and math.isinf(value)):
+                found.add("inf")
+        return frozenset(found)
+
 
 def event_of(frame: FrameType | None, said: str, lasti: int | None = None) -> Event | None:
     """What the running frame did when NumPy complained; None if no line of the program did it."""

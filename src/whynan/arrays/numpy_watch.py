@@ -53,8 +53,11 @@ class NumpyWatch:
 
     def start(self) -> None:
         module: Any = warnings
-        shown = module._showwarnmsg  # what the interpreter calls when a warning is to be shown
-        self._impl = module._showwarnmsg_impl
+        # What the interpreter calls when a warning is to be shown; not public, so it may go.
+        shown = getattr(module, "_showwarnmsg", None)
+        if shown is None:
+            return
+        self._impl = getattr(module, "_showwarnmsg_impl", None)
 
         def show(message: Any) -> None:
             if self._looking == threading.get_ident():
@@ -111,7 +114,8 @@ class NumpyWatch:
 
     def _warned(self, message: Any, frame: FrameType) -> None:
         module: Any = warnings
-        caught = module._showwarnmsg_impl is not self._impl  # `catch_warnings(record=True)`
+        # `catch_warnings(record=True)` replaces it.
+        caught = getattr(module, "_showwarnmsg_impl", None) is not self._impl
         said = str(message.message)
         if caught or not issubclass(message.category, RuntimeWarning) or not SAID.match(said):
             return
@@ -192,7 +196,7 @@ class NumpyWatch:
         site = site_at(user.f_code, user.f_lasti)
         for i, event in enumerate(self.events):
             found = way(event, places)
-            if found is None or not kinds - found.innocent:
+            if found is None or not (kinds - found.innocent) & event.kinds:
                 continue
             value = math.nan if "nan" in kinds - found.innocent else infinite
             named = f"{subject} of `{found.name}`" if found.name else subject
