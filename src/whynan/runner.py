@@ -308,8 +308,7 @@ class Run:
             self._take()
         self._numpy.stop()
         if not self._recording.evidence:
-            left = None if stopped else error
-            self._recording = replace(self._recording, evidence=self._numpy.harms(left))
+            self._recording = replace(self._recording, evidence=self._numpy.harms(error))
         harmed = self._hear_the_ranks(error if crashed else None)
         if crashed and error is not None and self.watch is None:
             launch.print_traceback(error)

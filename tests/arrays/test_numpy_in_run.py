@@ -66,6 +66,52 @@ HARMFUL: dict[str, tuple[str, str, str]] = {
         import numpy as np
         share = np.array([3.0, 0.0]) / np.zeros(2)  # HERE
     """),
+    "a result of a program that exits": ("log_nonpositive", "output", """
+        import sys
+        import numpy as np
+        entropy = -np.log(np.zeros(3)).sum()  # HERE
+        _ = np.log(np.zeros(3))
+        sys.exit(0)
+    """),
+    "from a generator, kept in a list": ("division_by_zero", "observed", """
+        import pprint
+        import numpy as np
+        def rates():
+            for n in range(3):
+                yield 1.0 / np.array([float(n)])  # HERE
+        seen = []
+        for rate in rates():
+            seen.append(rate)
+        pprint.pprint(seen)
+    """),
+    "two statements on a line, in a thread": ("log_nonpositive", "observed", """
+        import threading
+        import numpy as np
+        def work():
+            r = np.log(np.zeros(2)); print("thread", r)  # HERE
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    """),
+    "an attribute behind a decorator": ("division_by_zero", "observed", """
+        import functools
+        import numpy as np
+        def plain(function):
+            @functools.wraps(function)
+            def inner(*args):
+                return function(*args)
+            return inner
+        class Scaler:
+            @plain
+            def fit(self, x):
+                self.x = (x - x.min()) / (x.max() - x.min())  # HERE
+            @property
+            def mean(self):
+                return self.x.mean()
+        scaler = Scaler()
+        scaler.fit(np.full(4, 3.0))
+        print(f"mean {scaler.mean:.2f}")
+    """),
     "diverging descent": ("overflow", "observed", """
         import numpy as np
         x = np.array([[300.0, 1.0], [-200.0, 2.0], [100.0, -1.0]])
@@ -160,6 +206,21 @@ HEALTHY: dict[str, str] = {
         from scipy import optimize
         r = optimize.minimize(lambda p: np.exp(p[0] * 1000) + (p[0] + 1) ** 2, [1.0], method="Powell")
         print(r.success, np.nan)
+    """,
+    "cleaned in a loop": """
+        import numpy as np
+        rows, best = [], float("inf")
+        for i in range(3):
+            r = np.ones(2) / np.array([i, 1.0])
+            r = np.minimum(r, 5.0)
+            rows.append(r)
+        print(rows, best, np.nan)
+    """,
+    "a marker beside a column that was masked": """
+        import numpy as np
+        table = np.array([[1.0, np.nan], [0.0, 2.0]])
+        table[:, 0] = np.where(table[:, 0] > 0, np.log(table[:, 0]), 0)
+        print(table)
     """,
     "two warnings on one line": """
         import numpy as np
@@ -297,6 +358,59 @@ def test_the_chain_crosses_from_torch_to_numpy(
     assert "entry" in [link["op"] for link in anomaly["chain"]] or any(
         "lift_fresh" in link["op"] for link in anomaly["chain"]
     )
+
+
+CLEANED = """
+def features(income, score):
+    logged = np.log(income)
+    logged[~np.isfinite(logged)] = 0
+    return np.column_stack([logged, score, score]).astype(np.float32)
+
+income, score = np.array([0.0, {income}]), np.array([np.nan, 2.0])
+x = torch.from_numpy(features(income, score))
+loss = net(x).sum()
+loss.backward()
+opt.step()
+"""
+
+
+@pytest.mark.parametrize("income", [2.0, -1.0])
+def test_a_value_that_may_be_another_is_not_named_as_the_origin(
+    programs: ForkServer, tmp_path: Path, income: float
+) -> None:
+    text = f"import numpy as np\nimport torch\n{LOOP}{CLEANED.format(income=income)}"
+    result, _ = run(programs, tmp_path, text)
+    assert result.report is not None
+    anomaly = result.report["anomalies"][0]
+    assert anomaly["mechanism"] == "nonfinite_data"
+    assert "torch.from_numpy" in anomaly["location"]["source"]
+    said = " ".join(result.stderr.split())
+    assert "unknown: whether it is the value of which NumPy said" in said
+
+
+def test_a_second_run_crosses_too(programs: ForkServer, tmp_path: Path) -> None:
+    text = """
+raw = np.random.default_rng(0).uniform(1, 2, size=(50, 4, 3))
+raw[40, 2, 1] = -0.5
+for step in range(50):
+    x = torch.tensor(np.log(raw[step]), dtype=torch.float32)  # HERE
+    loss = net(x).pow(2).mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+    result, script = run(
+        programs, tmp_path, f"import numpy as np\nimport torch\n{LOOP}{text}", mode="auto"
+    )
+    assert result.report is not None
+    assert result.report["reproduced"] == "rerun"
+    anomaly = result.report["anomalies"][0]
+    assert (anomaly["location"]["line"], anomaly["mechanism"]) == (
+        line_of(script),
+        "log_nonpositive",
+    )
+    assert (anomaly["call"], anomaly["step"]) == ("np.log", 40)
+    assert anomaly["first_index"] == [2, 1]
 
 
 def test_a_missing_value_is_not_blamed_on_a_log_that_was_masked(

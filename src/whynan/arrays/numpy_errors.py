@@ -42,9 +42,9 @@ PURE = frozenset(
     ["mean", "std", "var", "sum", "prod", "cumsum", "cumprod", "average", "median", "dot", "norm",
      "corrcoef", "cov", "astype", "diff", "ptp", "max", "min", "zeros", "ones", "full", "arange",
      "array", "asarray", "zeros_like", "ones_like", "full_like", "reshape", "ravel", "clip", "len",
-     "amax", "amin", "where", "eye", "linspace", "float32", "float64", "float16"]
+     "amax", "amin", "where", "eye", "float", "int", "abs", "linspace", "float32", "float64", "float16"]
 )  # fmt: skip
-BUILTINS = {"len": len}
+BUILTINS: dict[str, Any] = {"len": len, "float": float, "int": int, "abs": abs}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,7 @@ class Place:
     frame: int  # its id: holding the frame itself would keep the program's arrays alive
     code: CodeType
     line: int
+    column: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,19 @@ class Event:
     places: tuple[Place, ...]  # innermost first
     follows: bool  # from a value that was not finite either
     followers: list[OpRecord] = field(default_factory=list)  # what it then turned into
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """`nan`, `inf` or both: NumPy warns again when an infinity becomes NaN."""
+        found = set()
+        for op in (self.evidence.origin, *self.followers):
+            out, value = op.out, math.nan if op.value is None else op.value
+            seen = out is not None and out.nonfinite > 0
+            if (out is not None and out.nan) or (not seen and math.isnan(value)):
+                found.add("nan")
+            if (out is not None and out.inf) or (not seen and math.isinf(value)):
+                found.add("inf")
+        return frozenset(found)
 
 
 def event_of(frame: FrameType | None, said: str, lasti: int | None = None) -> Event | None:
@@ -91,7 +105,8 @@ def places_of(frame: FrameType | None) -> tuple[Place, ...]:
     found = []
     while frame is not None:
         if not is_library(frame.f_code.co_filename):
-            found.append(Place(id(frame), frame.f_code, frame.f_lineno))
+            column = site_at(frame.f_code, frame.f_lasti).column
+            found.append(Place(id(frame), frame.f_code, frame.f_lineno, column))
         frame = frame.f_back
     return tuple(found)
 

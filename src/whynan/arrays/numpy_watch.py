@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import math
-import os
 import re
 import sys
 import threading
@@ -22,10 +21,11 @@ from types import FrameType
 from typing import Any
 
 from whynan.arrays.contents import kinds_in, kinds_of_text
+from whynan.arrays.into_torch import crossed
 from whynan.arrays.numpy_errors import Event, Place, event_of, places_of
 from whynan.arrays.place import is_library, is_own
-from whynan.arrays.reach import Way, results, way, way_to_line
-from whynan.model import Evidence, OpRecord, Site, TensorStats, kind_of
+from whynan.arrays.reach import results, way
+from whynan.model import Evidence, OpRecord, Site
 from whynan.positions import site_at
 
 SAID = re.compile(
@@ -34,6 +34,7 @@ SAID = re.compile(
 )
 COMPLAINT = re.compile(r"\bnans?\b|\binfs?\b|\binfinit|finite|singular|converge", re.IGNORECASE)
 MAX_EVENTS = 50
+MAX_LOOKS = 200  # a program that prints NaN all day must not be slowed
 WRITERS = ("save", "savez", "savez_compressed", "savetxt")
 
 
@@ -47,12 +48,16 @@ class NumpyWatch:
         self._undo: list[Callable[[], None]] = []
         self._looking: int | None = None  # the thread in which we look at something
         self._showing = False
+        self._looks = 0
         self._impl: Any = None
 
     def start(self) -> None:
         module: Any = warnings
-        shown = module._showwarnmsg  # what the interpreter calls when a warning is to be shown
-        self._impl = module._showwarnmsg_impl
+        # What the interpreter calls when a warning is to be shown; not public, so it may go.
+        shown = getattr(module, "_showwarnmsg", None)
+        if shown is None:
+            return
+        self._impl = getattr(module, "_showwarnmsg_impl", None)
 
         def show(message: Any) -> None:
             if self._looking == threading.get_ident():
@@ -74,10 +79,10 @@ class NumpyWatch:
 
     def harms(self, error: BaseException | None) -> tuple[Evidence, ...]:
         """At the program's end, `error` being the exception that ended it."""
-        if error is not None:
-            self._quietly(lambda: self._raised(error))
-        elif self.events:
+        if error is None or isinstance(error, SystemExit):
             self._quietly(self._left_over)
+        else:
+            self._quietly(lambda: self._raised(error))
         return tuple(self._harms[i] for i in sorted(self._harms))
 
     def cross(self, evidence: Evidence) -> Evidence:
@@ -85,8 +90,8 @@ class NumpyWatch:
         if evidence.origin_kind != "entry" or not self.events:
             return evidence
         if id(evidence) not in self._crossed:
-            result = [evidence]
-            self._quietly(lambda: result.append(self._made_by_numpy(evidence)))
+            result, here = [evidence], places_of(sys._getframe(1))
+            self._quietly(lambda: result.append(crossed(evidence, self.events, here)))
             self._crossed[id(evidence)] = (evidence, result[-1])
         return self._crossed[id(evidence)][1]
 
@@ -109,7 +114,8 @@ class NumpyWatch:
 
     def _warned(self, message: Any, frame: FrameType) -> None:
         module: Any = warnings
-        caught = module._showwarnmsg_impl is not self._impl  # `catch_warnings(record=True)`
+        # `catch_warnings(record=True)` replaces it.
+        caught = getattr(module, "_showwarnmsg_impl", None) is not self._impl
         said = str(message.message)
         if caught or not issubclass(message.category, RuntimeWarning) or not SAID.match(said):
             return
@@ -180,6 +186,9 @@ class NumpyWatch:
     def _reached(
         self, subject: str, frame: FrameType, kinds: frozenset[str], infinite: float | None = None
     ) -> None:
+        if self._looks >= MAX_LOOKS or len(self._harms) == len(self.events):
+            return
+        self._looks += 1
         places = places_of(frame)
         user = next((f for f in _frames(frame) if places and id(f) == places[0].frame), None)
         if user is None:
@@ -187,7 +196,7 @@ class NumpyWatch:
         site = site_at(user.f_code, user.f_lasti)
         for i, event in enumerate(self.events):
             found = way(event, places)
-            if found is None or not kinds - found.innocent:
+            if found is None or not (kinds - found.innocent) & event.kinds:
                 continue
             value = math.nan if "nan" in kinds - found.innocent else infinite
             named = f"{subject} of `{found.name}`" if found.name else subject
@@ -211,7 +220,7 @@ class NumpyWatch:
             for f, line in traceback.walk_tb(error.__traceback__)
             if not is_library(f.f_code.co_filename)
         ]
-        if not steps or isinstance(error, (SystemExit, KeyboardInterrupt)):
+        if not steps or not isinstance(error, Exception):
             return
         frame = steps[-1][0]
         if isinstance(error, (FloatingPointError, RuntimeWarning)) and SAID.match(text):
@@ -235,50 +244,11 @@ class NumpyWatch:
             for name in results(event, scope):
                 self._harm(i, "output", f"the result `{name}`", event.evidence.origin.site, None)
 
-    # ---- into torch -----------------------------------------------------------------------
-
-    def _made_by_numpy(self, evidence: Evidence) -> Evidence:
-        entry = evidence.origin
-        stats = entry.inputs[0].stats if entry.inputs else None
-        site = entry.site
-        here = places_of(sys._getframe(1))
-        for event in self.events:
-            found = way(event, here)
-            if found is None and site is not None:
-                found = way_to_line(event, site.file, site.function, site.line)
-            if found is None:
-                continue
-            made = event.evidence.origin
-            if found.seen or any(_same_kind(op, stats) for op in (made, *event.followers)):
-                return replace(
-                    evidence, origin=made, origin_kind="operation",
-                    path=(*event.followers, entry, *evidence.path),
-                    incomplete=event.evidence.incomplete,
-                )  # fmt: skip
-            return replace(evidence, incomplete=_perhaps(event, found))
-        return evidence
-
 
 def _follow(event: Event, op: OpRecord) -> None:
     """Note what an infinity turned into; once is enough."""
     if not event.followers and op.value is not None and math.isnan(op.value):
         event.followers.append(op)
-
-
-def _same_kind(op: OpRecord, came_in: TensorStats | None) -> bool:
-    """What came in holds at least the NaN or infinities that the operation made."""
-    made = op.out
-    if made is None or came_in is None or op.value is None or not made.nonfinite:
-        return False
-    field = {"nan": "nan", "inf": "posinf", "-inf": "neginf"}[kind_of(op.value)]
-    return bool(0 < getattr(made, field) <= getattr(came_in, field))
-
-
-def _perhaps(event: Event, found: Way) -> str:
-    site = event.evidence.origin.site
-    name = f", which leads to `{found.name}`" if found.name else ""
-    where = f"{os.path.relpath(site.file)}:{site.line}" if site is not None else ""
-    return f"whether it is the value of which NumPy said `{event.said}` at {where}{name}"
 
 
 def _frames(frame: FrameType | None) -> list[FrameType]:

@@ -26,7 +26,9 @@ from whynan.arrays.statements import (
     spread,
     statement_at,
     statements,
+    written_in_loops,
 )
+from whynan.model import Site
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +46,17 @@ def way(event: Event, places: tuple[Place, ...]) -> Way | None:
         for used in places:
             if used.frame == made.frame and used.code is made.code:
                 last = used is places[0]
-                return _within(made, used.line, own=depth == 0, look_beside=last)
+                return _within(made, used, own=depth == 0, look_beside=last)
     return None
 
 
-def way_to_line(event: Event, file: str, function: str, line: int) -> Way | None:
+def way_to_site(event: Event, site: Site) -> Way | None:
     """From the event to a line that has run already, in a function that was on its stack."""
     for depth, made in enumerate(event.places):
-        if made.code.co_filename == file and made.code.co_qualname == function:
-            return _within(made, line, own=depth == 0)
+        code = made.code
+        if code.co_filename == site.file and code.co_qualname == site.function:
+            used = Place(made.frame, code, site.line, site.column)
+            return _within(made, used, own=depth == 0)
     return None
 
 
@@ -60,19 +64,22 @@ def results(event: Event, scope: Mapping[str, Any]) -> list[str]:
     """Names of the main program that hold the event's value at its end and are read by nothing."""
     main = [p for p in event.places if p.code.co_filename == scope.get("__file__")]
     body = _body(main[-1]) if main else None
-    statement = statement_at(body, main[-1].line) if isinstance(body, ast.Module) else None
+    at = main[-1] if isinstance(body, ast.Module) else None
+    statement = statement_at(body, at.line, at.column) if body is not None and at else None
     if body is None or statement is None:
         return []
     reached = spread(body, names_written(statement))
     read = {n.id for n in ast.walk(body) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-    return [n for n in reached if n not in read and _trail(n, reached, scope) is not None]
+    read |= {n for n in reached if n.startswith("_")}  # a name for what is thrown away
+    return [n for n in reached if n not in read and _trail(body, n, reached, scope) is not None]
 
 
-def _within(made: Place, line: int, *, own: bool, look_beside: bool = False) -> Way | None:
+def _within(made: Place, used: Place, *, own: bool, look_beside: bool = False) -> Way | None:
     body = _body(made)
     if body is None:
         return None
-    first, last = statement_at(body, made.line), statement_at(body, line)
+    first = statement_at(body, made.line, made.column)
+    last = statement_at(body, used.line, used.column)
     if first is None or last is None:
         return None
     around = [s for s in statements(body) if s is not last and _contains(s, last)]
@@ -84,14 +91,14 @@ def _within(made: Place, line: int, *, own: bool, look_beside: bool = False) -> 
     heads = [s for s in around if isinstance(s, (ast.For, ast.AsyncFor, ast.With))]
     for statement in (last, *heads):
         for name in sorted(names_read(statement) & reached.keys()):
-            seen = _trail(name, reached, scope)
+            seen = _trail(body, name, reached, scope)
             if seen is not None:
                 return Way(name, seen=seen and own, innocent=innocent)
     return None
 
 
 def _trail(
-    name: str, reached: Mapping[str, str | None], scope: Mapping[str, Any] | None
+    body: Body, name: str, reached: Mapping[str, str | None], scope: Mapping[str, Any] | None
 ) -> bool | None:
     """None: a name on the way is finite; else whether all of them could be looked at."""
     if scope is None:
@@ -100,9 +107,9 @@ def _trail(
     current: str | None = name
     while current is not None:
         kinds = kinds_in(scope[current]) if current in scope else None
-        if kinds == NONE:
+        if kinds == NONE and (current == name or current not in written_in_loops(body)):
             return None
-        seen = seen and kinds is not None
+        seen = seen and bool(kinds)
         current = reached[current]
     return seen
 

@@ -44,10 +44,25 @@ def statements(scope: Body) -> list[ast.stmt]:
     return found
 
 
-def statement_at(scope: Body, line: int) -> ast.stmt | None:
-    """The innermost statement on a line."""
+def statement_at(scope: Body, line: int, column: int | None = None) -> ast.stmt | None:
+    """The innermost statement on a line; the column tells `a = f(x); print(a)` apart."""
     around = [s for s in statements(scope) if s.lineno <= line <= (s.end_lineno or s.lineno)]
+    if column is not None:
+        at = (line, column)
+        exact = [s for s in around if (s.lineno, s.col_offset) <= at < _end(s)]
+        around = exact or around
     return max(around, key=lambda s: (s.lineno, s.col_offset), default=None)
+
+
+def _end(statement: ast.stmt) -> tuple[int, int]:
+    return statement.end_lineno or statement.lineno, statement.end_col_offset or 0
+
+
+def written_in_loops(scope: Body) -> set[str]:
+    """Names that hold another value in each round."""
+    loops = [s for s in statements(scope) if isinstance(s, (ast.For, ast.AsyncFor, ast.While))]
+    inside = [s for loop in loops for s in ast.walk(loop) if isinstance(s, ast.stmt)]
+    return {name for s in inside for name in names_written(s)}
 
 
 def own_parts(statement: ast.stmt) -> list[ast.AST]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from whynan.model import Fix
 
-NOT_TRIED = "not verified: suggested by the rule"
 TITLES = {
     "division_by_zero": ("divide only where the divisor is not 0: `np.divide(a, b, out=np.zeros_like(a), where=b != 0)`", "or keep the divisor away from 0: `np.maximum(b, eps)`"),
     "log_nonpositive": ("keep the argument above 0: `np.log(np.maximum(x, 1e-12))`, or `np.log1p(x)` for counts",),
@@ -18,7 +17,4 @@ TITLES = {
 
 def array_fixes(mechanism: str) -> tuple[Fix, ...]:
     """The remedies for one mechanism, best first."""
-    return tuple(
-        Fix(kind=f"array_{mechanism}", title=title, evidence=NOT_TRIED)
-        for title in TITLES.get(mechanism, ())
-    )
+    return tuple(Fix(kind=f"array_{mechanism}", title=title) for title in TITLES.get(mechanism, ()))

@@ -75,7 +75,8 @@ def _note(anomaly: Anomaly) -> tuple[Site, str] | None:
 
 def _facts(anomaly: Anomaly) -> list[Fact]:
     evidence, finding, origin = anomaly.evidence, anomaly.finding, anomaly.origin
-    where = [f"{origin.phase}, step {origin.step}"]
+    later = f"; harm at step {evidence.step}" if evidence.step > origin.step else ""
+    where = [f"{origin.phase}, step {origin.step}{later}"]
     if evidence.rank is not None:
         where.insert(0, f"rank {evidence.rank}")
     if origin.module:

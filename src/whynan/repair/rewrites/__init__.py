@@ -7,6 +7,7 @@ import sys
 from whynan.repair.case import Candidate, Case
 from whynan.repair.rewrites import (
     across,
+    arrays,
     data,
     division,
     domain,
@@ -41,7 +42,7 @@ REMEDIES = {
 def propose(case: Case) -> list[Candidate]:
     """Every change that fits the recorded dataflow and the source: exact ones first."""
     found: list[Candidate] = []
-    for family in FAMILIES:
+    for family in (arrays, data) if arrays.is_array(case) else FAMILIES:
         try:
             found += family.propose(case)
         except Exception as error:  # one family's fault must not cost the user the others

@@ -9,6 +9,7 @@ import libcst as cst
 from whynan.repair.calls import fn
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
+from whynan.repair.rewrites.arrays import is_array
 from whynan.repair.source import Source
 
 NAN_AWARE = {"mean": "nanmean", "sum": "nansum", "median": "nanmedian"}
@@ -24,7 +25,7 @@ def propose(case: Case) -> Iterator[Candidate]:
         yield from _zeros(case)
     elif case.mechanism == "nan_literal":
         yield from _nan_aware(case)
-    elif case.anomaly.origin.op.startswith(("array.", "numpy.")):  # made by NumPy on its way in
+    elif is_array(case):
         for source in case.files():
             yield from _dropped_in_batch(case, source)
 
