@@ -94,7 +94,7 @@ def _what(op: OpRecord, divisor: object, over: str) -> str:
 
 
 def _fixes(op: OpRecord, evidence: Evidence) -> tuple[Fix, ...]:
-    if op.phase == "optimizer" and evidence.hyper.get("optimizer"):
+    if op.phase == "optimizer" and "eps" in evidence.hyper:
         return (
             Fix(kind="optimizer_eps", title="give the optimizer an eps that its type can hold, such as eps=1e-8 in float32 or 1e-4 in float16"),
         )  # fmt: skip
