@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 import linecache
+import re
 from functools import lru_cache
 from types import CodeType, FrameType
 
 from whynan.model import Site
+
+ASSIGNS = re.compile(r"\s*=(?!=)")
 
 
 @lru_cache(maxsize=4096)
@@ -29,6 +32,13 @@ def site_at(code: CodeType, lasti: int) -> Site:
         source=text.strip(),
         expression=_expression(code.co_filename, line, end_line, column, end_column),
     )
+
+
+def written_at(site: Site) -> str:
+    """The expression, or the line; of `x[0] = nan` the interpreter's position is `x[0]` only."""
+    text = site.expression or site.source
+    rest = site.source.partition(text)[2]
+    return text + rest.partition(";")[0] if ASSIGNS.match(rest) else text
 
 
 def argument_at(caller: FrameType) -> str:

@@ -249,7 +249,7 @@ class Run:
         found: tuple[Evidence, ...] = ()
         for step in (seen.step, None):
             try:
-                recording, why = run_again(self._command, step, say, announce)
+                recording, why = run_again(self._command, step, say, "" if announced else announce)
             except KeyboardInterrupt:
                 return found, "the second run was interrupted"
             if recording is not None and recording.evidence:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from whynan.model import Operand, OpRecord, Origin, Phase, Scalar, TensorStats
+from whynan.positions import written_at
 from whynan.record.exponents import exponents_of
 from whynan.record.modules import path_of
 from whynan.record.ops import FILLS
@@ -58,7 +59,8 @@ class Freezer:
 
     def full(self, record: Record, k: int, index: Index | None, value: Any = None) -> OpRecord:
         """Everything about one operation, with its operands' histories."""
-        if record.frozen is not None:
+        alive = record.info.entry and value_after(record, k) is not None
+        if record.frozen is not None and not alive:
             return record.frozen
         if index is None and record.outs:
             tensor = value_after(record, k)
@@ -336,8 +338,7 @@ def _is_handed_in(op: OpRecord, value: float) -> bool:
 def _is_literal(frozen: OpRecord) -> bool:
     from whynan.record.slicing import LITERAL
 
-    site = frozen.site
-    return site is not None and bool(LITERAL.search(site.expression or site.source))
+    return frozen.site is not None and bool(LITERAL.search(written_at(frozen.site)))
 
 
 def _spread(tensor: torch.Tensor) -> TensorStats:

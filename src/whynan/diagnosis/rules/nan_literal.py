@@ -28,6 +28,7 @@ from collections.abc import Mapping
 from whynan.diagnosis.naming import short_call
 from whynan.diagnosis.words import origin_label, subject
 from whynan.model import Evidence, Finding, Fix, OpRecord, Scalar, number
+from whynan.positions import written_at
 from whynan.registry import rule
 
 LITERAL = re.compile(r"nan\b|inf\b|infinity\b", re.IGNORECASE)
@@ -35,7 +36,7 @@ LITERAL = re.compile(r"nan\b|inf\b|infinity\b", re.IGNORECASE)
 
 @rule("N042", "nan-literal", "nan_literal", kinds=("literal",))
 def nan_literal(op: OpRecord, evidence: Evidence) -> Finding | None:
-    if op.site is None or LITERAL.search(op.site.expression or op.site.source):
+    if op.site is None or LITERAL.search(written_at(op.site)):
         return Finding(
             headline=f"{subject(evidence)} because the program itself wrote {number(op.value)} here",
             observed=(f"the value {number(op.value)} stands in the source, it was not computed",),
