@@ -7,6 +7,7 @@ import math
 import pickle
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,21 @@ def test_csv(tmp_path: Path) -> None:
     assert found["same"] == ["constant 7"]
     assert "unscaled: reaches 9e+08" in found["third"]
     assert "text" not in {i.name for i in report.items}
+
+
+@pytest.mark.parametrize("mark", [";", "|", "\t"])
+def test_a_table_may_be_parted_by_something_else(tmp_path: Path, mark: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\n1,2\n3,\n".replace(",", mark))
+    assert [(i.name, len(i.faults)) for i in checked(path).items] == [("a", 0), ("b", 1)]
+
+
+def test_what_is_no_array_in_an_archive_is_no_all_clear(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    np.savez(path, x=np.ones(3))
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("inner.npz", b"anything")
+    assert "inner.npz, which is no array" in str(checked(path).error)
 
 
 def test_commas_in_a_quoted_name_are_no_columns(tmp_path: Path) -> None:

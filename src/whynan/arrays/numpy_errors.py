@@ -42,7 +42,7 @@ PURE = frozenset(
     ["mean", "std", "var", "sum", "prod", "cumsum", "cumprod", "average", "median", "dot", "norm",
      "corrcoef", "cov", "astype", "diff", "ptp", "max", "min", "zeros", "ones", "full", "arange",
      "array", "asarray", "zeros_like", "ones_like", "full_like", "reshape", "ravel", "clip", "len",
-     "amax", "amin", "where", "eye", "float", "int", "abs", "linspace", "float32", "float64", "float16"]
+     "amax", "amin", "where", "eye", "diag", "diagonal", "trace", "outer", "float", "int", "abs", "linspace", "float32", "float64", "float16"]
 )  # fmt: skip
 BUILTINS: dict[str, Any] = {"len": len, "float": float, "int": int, "abs": abs}
 

@@ -231,7 +231,7 @@ class NumpyWatch:
             i = len(self.events) - 1
         else:
             places = tuple(Place(id(f), f.f_code, line) for f, line, _ in reversed(steps))
-            ways = [i for i, e in enumerate(self.events) if way(e, places) is not None]
+            ways = [i for i, e in enumerate(self.events) if way(e, places, tested=True)]
             if not ways or not COMPLAINT.search(text):
                 return
             i = ways[0]

@@ -40,13 +40,16 @@ class Way:
     innocent: frozenset[str] = NONE  # `nan`, `inf`: what else in the last statement holds that
 
 
-def way(event: Event, places: tuple[Place, ...]) -> Way | None:
-    """From the event to a place the program is at now, through the innermost common frame."""
+def way(event: Event, places: tuple[Place, ...], *, tested: bool = False) -> Way | None:
+    """From the event to a place the program is at now, through the innermost common frame.
+
+    `tested`: what an `if` around that place asks of a value counts as a use of it.
+    """
     for depth, made in enumerate(event.places):
         for used in places:
             if used.frame == made.frame and used.code is made.code:
                 last = used is places[0]
-                return _within(made, used, own=depth == 0, look_beside=last)
+                return _within(made, used, own=depth == 0, look_beside=last, tested=tested)
     return None
 
 
@@ -74,7 +77,9 @@ def results(event: Event, scope: Mapping[str, Any]) -> list[str]:
     return [n for n in reached if n not in read and _trail(body, n, reached, scope) is not None]
 
 
-def _within(made: Place, used: Place, *, own: bool, look_beside: bool = False) -> Way | None:
+def _within(
+    made: Place, used: Place, *, own: bool, look_beside: bool = False, tested: bool = False
+) -> Way | None:
     body = _body(made)
     if body is None:
         return None
@@ -88,7 +93,8 @@ def _within(made: Place, used: Place, *, own: bool, look_beside: bool = False) -
     innocent = _beside(last, reached, scope) if look_beside else NONE
     if first is last or first in around:
         return Way(None, seen=False, innocent=innocent)
-    heads = [s for s in around if isinstance(s, (ast.For, ast.AsyncFor, ast.With))]
+    kinds = (ast.For, ast.AsyncFor, ast.With, *((ast.If, ast.While) if tested else ()))
+    heads = [s for s in around if isinstance(s, kinds)]
     for statement in (last, *heads):
         for name in sorted(names_read(statement) & reached.keys()):
             seen = _trail(body, name, reached, scope)

@@ -35,8 +35,11 @@ def npz_entries(path: Path) -> list[Entry]:
     entries: list[Entry] = []
     with open_zip(path) as archive:
         for name in archive.namelist():
-            if name.endswith(".npy"):
-                entries += _member(archive, path, name)
+            if name.endswith("/"):
+                continue
+            if not name.endswith(".npy"):  # to leave it out would be a false all-clear
+                raise Unreadable(f"holds {name:.80}, which is no array: unpack it to check it")
+            entries += _member(archive, path, name)
     return entries
 
 

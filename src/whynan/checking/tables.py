@@ -126,11 +126,22 @@ def _numeric_columns(path: Path) -> tuple[dict[str, bool], bool]:
 
 def _count_ahead(path: Path) -> None:
     """By the first line: pyarrow takes seconds to open a file of 100,000 columns."""
-    comma = b"\t" if path.suffix == ".tsv" else b","
-    with open(path, "rb") as stream:
-        line = stream.readline(FIRST_LINE_BYTES)
+    line = _head_of(path)
     if b'"' not in line:  # a quoted name may hold commas, which pyarrow knows
-        _count(line.count(comma) + 1)
+        _count(line.count(_separator(path).encode()) + 1)
+
+
+def _head_of(path: Path) -> bytes:
+    with open(path, "rb") as stream:
+        return stream.readline(FIRST_LINE_BYTES)
+
+
+def _separator(path: Path) -> str:
+    """A comma, unless the first line has none and is parted by something else."""
+    if path.suffix == ".tsv":
+        return "\t"
+    line = _head_of(path)
+    return "," if b"," in line else max(",;\t|", key=lambda c: line.count(c.encode()))
 
 
 def _mostly_numbers(values: Any, kind: Any) -> bool:
@@ -148,7 +159,7 @@ def _open(path: Path, types: dict[str, Any]) -> Any:
     return csv.open_csv(
         path,
         read_options=csv.ReadOptions(block_size=BLOCK_BYTES, use_threads=False),
-        parse_options=csv.ParseOptions(delimiter="\t" if path.suffix == ".tsv" else ","),
+        parse_options=csv.ParseOptions(delimiter=_separator(path)),
         convert_options=csv.ConvertOptions(column_types=types, strings_can_be_null=True),
     )
 

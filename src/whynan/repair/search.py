@@ -14,10 +14,18 @@ from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.patches import unified
 from whynan.repair.rewrites import propose
 from whynan.repair.trial import Ran, Trial
-from whynan.repair.verdict import Verdict, judge, steps_to_run
+from whynan.repair.verdict import (
+    MARGIN_STEPS,
+    TRAINING_MARGIN_STEPS,
+    Verdict,
+    judge,
+    steps_to_run,
+)
 
 ROUNDS = 3
 SECOND_TRIES = 4  # candidates for a fault that a first change uncovered
+# Kinds of changes that are meant to act near a singular point only.
+BOUNDS = ("clamp", "add_eps", "eps_inside", "finite_", "np_maximum", "np_divisor")
 LEAST_S = 5.0  # no trial is started with less time than this
 
 
@@ -63,20 +71,37 @@ class Search:
 
     def go(self) -> Search:
         """Single changes first, then those that answer what a first change uncovered."""
-        level = propose(Case(self.before.anomalies[0], {}, self._root))
+        first = propose(Case(self.before.anomalies[0], {}, self._root))
+        exact = [c for c in first if c.tier is Tier.EXACT]
+        uncovered = self._rounds(exact, [], most=Tier.EXACT)
+        self._rounds([c for c in first if c not in exact], uncovered, most=Tier.TRAINING)
+        return self
+
+    def _rounds(self, level: list[Candidate], uncovered: list[Tried], most: Tier) -> list[Tried]:
+        """Try a level, then what answers the failures that it uncovered, and so on."""
+        found = list(uncovered)
         for round_ in range(1, ROUNDS + 1):
-            uncovered = self._all_of(level)
-            if self.found is not None or not uncovered:
+            uncovered = [*uncovered, *self._all_of(level)]
+            found += [t for t in uncovered if t not in found]
+            if self.found is not None or not uncovered or round_ == ROUNDS:
                 break
             level = []
-            for tried in uncovered if round_ < ROUNDS else ():
+            for tried in uncovered:
                 anomaly = tried.verdict.uncovered
                 assert anomaly is not None
                 case = Case(anomaly, tried.candidate.texts, self._root)
-                new = [c for c in propose(case) if c.kind != tried.candidate.kind or c.tier < 2]
+                new = [
+                    c
+                    for c in propose(case)
+                    if c.tier <= most and (c.kind != tried.candidate.kind or c.tier < 2)
+                ]
                 level += [_combined(tried.candidate, c) for c in new[:SECOND_TRIES]]
-            level.sort(key=lambda c: c.tier)
-        return self
+            level = sorted((c for c in level if c not in self._seen()), key=lambda c: c.tier)
+            uncovered = []
+        return found
+
+    def _seen(self) -> list[Candidate]:
+        return [t.candidate for t in self.tried]
 
     def fixes(self, originals: Mapping[str, str]) -> tuple[Fix, ...]:
         """What was found comes first, then the others in the order of trying."""
@@ -90,6 +115,8 @@ class Search:
             left = self._deadline - time.monotonic()
             if self.found is not None:
                 self._leave(candidate, "an earlier change was verified")
+            elif _invents(candidate, self.before.anomalies[0].evidence.sink):
+                self._leave(candidate, "the value is only shown, and would be the bound itself")
             elif left < LEAST_S:
                 self._leave(candidate, f"the {self.budget_s:g} s for trying were used up")
             else:
@@ -100,13 +127,15 @@ class Search:
 
     def _try(self, candidate: Candidate, left_s: float) -> Tried:
         self.tell(candidate, None)
+        margin = TRAINING_MARGIN_STEPS if candidate.tier is Tier.TRAINING else MARGIN_STEPS
         trial = Trial(
             program=self.program,
             texts=candidate.texts,
-            max_steps=steps_to_run(self.before.anomalies[0].evidence.step),
+            max_steps=steps_to_run(self.before.anomalies[0].evidence.step, margin=margin),
         )
         ran = self.run(trial, limit_s=left_s)
-        verdict = judge(ran, self.before, exact=candidate.tier is Tier.EXACT)
+        exact = candidate.tier is Tier.EXACT
+        verdict = judge(ran, self.before, exact=exact, bound=_is_bound(candidate))
         tried = Tried(candidate=candidate, verdict=verdict, seconds=ran.seconds)
         self.tried.append(tried)
         if verdict.verdict == "verified":
@@ -117,6 +146,15 @@ class Search:
     def _leave(self, candidate: Candidate, why: str) -> None:
         verdict = Verdict(verdict="not_tried", evidence=f"not tried: {why}")
         self.tried.append(Tried(candidate=candidate, verdict=verdict))
+
+
+def _is_bound(candidate: Candidate) -> bool:
+    return any(part.startswith(BOUNDS) for part in candidate.kind.split("+"))
+
+
+def _invents(candidate: Candidate, sink: str) -> bool:
+    """Whether a number would be made up that is only shown: the bound itself."""
+    return sink in ("observed", "output") and "clamp_exponent" in candidate.kind.split("+")
 
 
 def _combined(first: Candidate, second: Candidate) -> Candidate:

@@ -10,6 +10,8 @@ from whynan.model import Anomaly, Diagnosis, HistoryRow, number
 from whynan.repair.trial import Ran
 
 MARGIN_STEPS = 20
+TRAINING_MARGIN_STEPS = 100  # a slower course may meet the same end later
+MOST_MOVED = 1e-2  # a bound that is only for the singular point leaves ordinary losses alone
 LEAP = 1e9
 
 
@@ -22,15 +24,16 @@ class Verdict:
     uncovered: Anomaly | None = None
 
 
-def steps_to_run(failed_at: int) -> int:
+def steps_to_run(failed_at: int, *, margin: int = MARGIN_STEPS) -> int:
     """Past the failing step by 20 more steps or as many again, whichever is more."""
-    return failed_at + 1 + max(MARGIN_STEPS, failed_at)
+    return failed_at + 1 + max(margin, failed_at)
 
 
-def judge(ran: Ran, before: Diagnosis, *, exact: bool = False) -> Verdict:
+def judge(ran: Ran, before: Diagnosis, *, exact: bool = False, bound: bool = False) -> Verdict:
     """Compare the run of a changed program with the run that failed.
 
-    The same mathematics (`exact`) cannot hide a failure; a guard can, by a gradient of 0.
+    The same mathematics (`exact`) cannot hide a failure; a guard can, by a gradient of 0. A
+    `bound` is meant for values near the singular point, and must leave the others alone.
     """
     first = before.anomalies[0]
     after = ran.diagnosis
@@ -42,7 +45,11 @@ def judge(ran: Ran, before: Diagnosis, *, exact: bool = False) -> Verdict:
         return _still_ill(after.anomalies[0], first, after)
     if after.outcome == "crashed":
         return Verdict(verdict="failed", evidence=f"the changed program raised {ran.last_error}")
-    if not exact and _stuck(after, first.origin.step):
+    moved = _moved(before.history, {row.step: row.loss for row in after.history})
+    if bound and moved is not None and moved[1] > MOST_MOVED:
+        text = f"it changes ordinary values: losses before the failure move by up to {moved[1]:.0e} of their size"
+        return Verdict(verdict="failed", evidence=text)
+    if not exact and _stuck(after, before, first.origin.step):
         text = f"every gradient is 0 from step {first.origin.step} on: the failure is only hidden"
         return Verdict(verdict="failed", evidence=text)
     leap = _leap(after, before)
@@ -75,10 +82,10 @@ def _same(now: Anomaly, first: Anomaly) -> bool:
     return not (other and here.expression)
 
 
-def _stuck(after: Diagnosis, step: int) -> bool:
+def _stuck(after: Diagnosis, before: Diagnosis, step: int) -> bool:
     """From the failing step on nothing is learnt any more."""
     later = [row.grad_max for row in after.history if row.step >= step]
-    earlier = [row.grad_max for row in after.history if row.step < step]
+    earlier = [row.grad_max for row in before.history if row.step < step]
     return bool(later) and all(g == 0 for g in later) and any(g for g in earlier)
 
 
