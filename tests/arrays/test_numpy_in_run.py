@@ -55,6 +55,20 @@ HARMFUL: dict[str, tuple[str, str, str]] = {
         score = np.log(np.zeros(2))  # HERE
         logging.info("score %s", score)
     """),
+    "asked for, and raised": ("sqrt_negative", "exception", """
+        import numpy as np
+        slope = np.array([0.1, 0.5, 1.2])
+        height = np.sqrt(1 - slope**2)  # HERE
+        total = height.sum()
+        if np.isnan(total):
+            raise ValueError("total is NaN")
+    """),
+    "a diagonal over a sum": ("division_by_zero", "observed", """
+        import numpy as np
+        confusion = np.array([[5.0, 0.0], [2.0, 0.0]])
+        precision = np.diag(confusion) / confusion.sum(axis=0)  # HERE
+        print(precision)
+    """),
     "saved": ("division_by_zero", "observed", """
         import io
         import numpy as np

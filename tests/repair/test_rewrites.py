@@ -112,6 +112,11 @@ REWRITES = [
         lambda x: x.logsumexp(1),
     ),
     Rewrite(
+        "logsumexp_of_all", "return torch.log(torch.exp(x).sum())",
+        "    return torch.logsumexp(x.flatten(), 0)", "[[100.0, 99.0], [1.0, 2.0]]", TAME, "logsumexp",
+        lambda x: x.flatten().logsumexp(0),
+    ),
+    Rewrite(
         "softmax_by_hand", "e = torch.exp(x)\n    return e / e.sum(dim=1, keepdim=True)",
         "    return torch.softmax(x, dim=1)", "[[100.0, 99.0], [1.0, 2.0]]", TAME, "softmax",
         lambda x: x.softmax(1),

@@ -83,6 +83,61 @@ def test_a_guard_that_only_silences_training_is_refused(
     assert all(f["verdict"] != "verified" for f in guards)
 
 
+def test_a_bound_that_changes_ordinary_losses_is_refused(
+    repairs: RepairServer, tmp_path: Path
+) -> None:
+    script = write(
+        tmp_path,
+        """
+        import torch
+
+        torch.manual_seed(0)
+        w = torch.zeros(40, requires_grad=True)
+        optimizer = torch.optim.SGD([w], lr=2.0)
+        for step in range(30):
+            p = torch.sigmoid(w) * 0.3
+            loss = -torch.log(torch.prod(p) * (step < 8)) / 40
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """,
+    )
+    found = repairs.fix(script)
+    bounds = [f for f in found["fixes"] if f["kind"] == "clamp_argument"]
+    assert [f["verdict"] for f in bounds] == ["failed"]
+    assert "it changes ordinary values" in bounds[0]["evidence"]
+
+
+def test_exact_changes_together_come_before_a_bound(repairs: RepairServer, tmp_path: Path) -> None:
+    script = write(
+        tmp_path,
+        """
+        import torch
+
+        def partition(scores):
+            alpha = scores[0]
+            for row in scores[1:]:
+                alpha = torch.log(torch.exp(alpha[:, None] + row).sum(0))
+            return torch.log(torch.exp(alpha).sum())
+
+        torch.manual_seed(0)
+        emit = torch.randn(6, 4, requires_grad=True)
+        optimizer = torch.optim.SGD([emit], lr=0.1)
+        for step in range(12):
+            scores = emit * (1 if step < 7 else 60)
+            loss = partition(scores) - scores[:, 0].sum()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """,
+    )
+    found = repairs.fix(script)
+    assert (found["fixes"][0]["kind"], found["fixes"][0]["verdict"]) == (
+        "logsumexp+logsumexp",
+        "verified",
+    )
+
+
 def test_a_loss_of_1e30_is_no_cure(repairs: RepairServer) -> None:
     found = repairs.fix(CASES / "crf_forward_unreachable" / "script.py")
     assert all(f["verdict"] != "verified" for f in found["fixes"])

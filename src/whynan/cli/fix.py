@@ -45,7 +45,7 @@ def fix(
     the same mathematics in a stable form first, then guards, then changes to the training. The
     files stay as they are unless --apply is given; then they are written at once or not at all.
 
-    Exit code 0 with a verified change, 3 without one.
+    Exit code 0 with a verified change, 3 without one, the script's own if it does no harm.
 
     \b
     whynan fix train.py --lr 0.1

@@ -130,13 +130,13 @@ def _softplus(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
 def _logsumexp(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
     for log in _logs_around(source, exp.node):
         total = call_of(source, log.operand, "sum")
-        if (
-            log.name == "log"
-            and total is not None
-            and total.rest
-            and _is(source, total.operand, exp)
-        ):
-            text = total.rebuilt("logsumexp", source.code(exp.operand), namespace="torch")
+        if log.name == "log" and total is not None and _is(source, total.operand, exp):
+            inside = source.code(exp.operand)
+            if total.rest:
+                text = total.rebuilt("logsumexp", inside, namespace="torch")
+            else:  # the sum of all elements
+                flat = f"{inside if inside.isidentifier() else f'({inside})'}.flatten()"
+                text = total.rebuilt("logsumexp", flat, namespace="torch")[:-1] + ", 0)"
             title = "sum in log space: `logsumexp` does not overflow"
             edit = Edit(source).replace(log.node, text)
             yield from case.change(edit, "logsumexp", title, Tier.EXACT)
