@@ -22,6 +22,7 @@ NOUNS = {
     "files",
     "positions",
     "pages",
+    "hush",
 }
 # Which folders each folder may import, besides the top-level nouns and itself.
 ARROWS: dict[str, set[str]] = {

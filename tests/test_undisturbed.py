@@ -44,6 +44,39 @@ def state_of_torch() -> tuple[object, ...]:
     )
 
 
+WARNS_EACH_STEP = """
+import warnings
+import torch
+torch.manual_seed(0)
+net = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+mask = torch.full((4, 4), float("-inf")).triu(1)
+for step in range(12):
+    warnings.warn("the old format will go")
+    scores = net(torch.randn(4, 4))
+    cut = scores.clone()
+    cut[0, 1] = float("-inf")
+    loss = ((scores + mask).softmax(-1) * cut.softmax(-1)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(step, float(loss))
+"""
+
+
+@pytest.mark.parametrize("mode", ["trace", "auto"])
+def test_what_python_warns_of_once_is_shown_once(
+    mode: str, programs: ForkServer, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(WARNS_EACH_STEP)
+    plain = programs.run(script, traced=False)
+    watched = programs.run(script, mode=mode)
+    assert plain.stderr.count("the old format will go") == 2  # the message, and its line
+    assert watched.stderr.replace(f"{tmp_path}/", "") == plain.stderr
+    assert watched.stdout == plain.stdout
+
+
 def test_tracing_leaves_no_hook_or_patch_behind() -> None:
     before = state_of_torch()
     with whynan.trace():

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from whynan.arrays.evidence import evidence_of
 from whynan.arrays.place import site_of
+from whynan.hush import hushed
 
 OPERATORS = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")
 UNARY = ("neg", "abs", "pos", "invert")
@@ -45,9 +46,7 @@ class TracedNamespace:
     def _run(
         self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        with warnings.catch_warnings():
-            # The library's own warning about the same thing says less.
-            warnings.simplefilter("ignore", RuntimeWarning)
+        with hushed(RuntimeWarning):  # the library's own, about the same thing, says less
             result = function(*_bare(args), **_bare(kwargs))
         inputs = [a for a in args if isinstance(a, (TracedArray, int, float))]
         traced = any(isinstance(a, TracedArray) for a in inputs)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import cmath
 import re
-import warnings
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
 
+from whynan.hush import hushed
 from whynan.model import Evidence, OpRecord, Scalar, Sink
 from whynan.record.freeze import Freezer, real
 from whynan.record.ops import COPIES, FILLS
@@ -82,8 +82,7 @@ class Slicer:
         tracer.on_outliving = self._freeze
 
     def _freeze(self, record: Record) -> None:
-        with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with torch.no_grad(), hushed():
             record.frozen = self.freezer.full(record, record.bad[0], None)
 
     def evidence(self, harm: Harm) -> Evidence | None:
@@ -98,8 +97,7 @@ class Slicer:
                 effect=harm.effect,
                 hyper=harm.hyper,
             )
-        with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what is recomputed was already warned about
+        with torch.no_grad(), hushed():  # what is recomputed was already warned about
             starts = self._starts(harm)
             if not starts:
                 return self._raised(harm) if harm.sink == "exception" else None

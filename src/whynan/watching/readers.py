@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from whynan.hush import collected
 from whynan.record.checks import PLAIN
 from whynan.record.patches import Patches
 from whynan.record.sites import Frames, capture, is_torch_file
@@ -82,8 +83,7 @@ def _warn_at_the_caller(original: Callable[..., Any]) -> Callable[..., Any]:
         if warned or not tensor.requires_grad:
             return original(tensor)
         warned = True
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always")
+        with collected() as said:
             value = original(tensor)
         for warning in said:
             warnings.warn(warning.message, warning.category, stacklevel=3)
