@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from whynan.model import Diagnosis, Evidence, Outcome
 from whynan.pipeline import diagnose, unseen
 from whynan.ranks import launched
 from whynan.recording import Recording
-from whynan.watching.rerun import Command, report_progress, run_again
+from whynan.watching.rerun import Command, look_again, report_progress
 
 if TYPE_CHECKING:
     from whynan.ranks.lockstep import Lockstep
@@ -62,6 +63,7 @@ class Run:
             target=program.target, args=program.args, is_module=program.is_module, cwd=os.getcwd()
         )
         self._pid = os.getpid()
+        self._begin_s = time.monotonic()
         self._printed = 0
         self._stopped_by_limit = False
         self._ending = False
@@ -232,36 +234,9 @@ class Run:
                 "the step could not be repeated in place; with --on-anomaly stop the script "
                 "is run again to record it"
             )
-        from whynan.watching.escalate import is_conclusive
-
-        announced: list[str] = []  # of a doubt only what takes long is told
-
-        def say(text: str) -> None:
-            announced.append(text)
-            self._say(text)
-
-        what, announce = f"{seen.subject} at step {seen.step}", ""
-        if seen.certain:
-            self._say(f"{what} went bad; running the script again to see it happen")
-        else:
-            announce = f"{what} may be harm; running the script again to see"
-        why = ""
-        found: tuple[Evidence, ...] = ()
-        for step in (seen.step, None):
-            try:
-                recording, why = run_again(self._command, step, say, "" if announced else announce)
-            except KeyboardInterrupt:
-                return found, "the second run was interrupted"
-            if recording is not None and recording.evidence:
-                found = recording.evidence
-                self._notes += [n for n in recording.notes if n not in self._notes]
-                if is_conclusive(found[0]):
-                    break
-            elif step is not None and recording is not None and not found:
-                break  # it did not come back: recording more of it would not help
-        if announced and not found and not seen.certain:
-            self._say("the second run shows no harm")
-        return found, why
+        again = look_again(self._command, seen, time.monotonic() - self._begin_s, self._say)
+        self._notes += [note for note in again.notes if note not in self._notes]
+        return again.evidence, again.why
 
     def _stepped(self, step: int) -> None:
         self._tell_progress(step)

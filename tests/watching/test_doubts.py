@@ -5,7 +5,11 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
+import pytest
+
 from tests.harness import ForkServer
+from whynan.watching.guard import Seen
+from whynan.watching.rerun import Command, look_again
 
 TRAIN = """
 import math, sys, torch
@@ -32,27 +36,34 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
+@pytest.mark.parametrize(
+    ("check", "sink"),
+    [
+        ("if not math.isfinite(loss.item()): sys.exit(1)", "observed"),
+        ("if not loss.isfinite(): raise KeyError('bad loss')", "exception"),
+    ],
+)
 def test_an_infinity_that_ends_the_program_is_followed_up(
-    programs: ForkServer, tmp_path: Path
+    programs: ForkServer, tmp_path: Path, check: str, sink: str
 ) -> None:
-    text = TRAIN.replace("CHECK", "if not math.isfinite(loss.item()): sys.exit(1)")
-    result = programs.run(written(tmp_path, text), mode="auto")
+    result = programs.run(written(tmp_path, TRAIN.replace("CHECK", check)), mode="auto")
     assert result.report is not None
     found = result.report["anomalies"][0]
     assert found["location"]["source"].endswith("# HERE")
-    assert (found["step"], found["sink"], result.report["reproduced"]) == (25, "observed", "rerun")
+    assert (found["step"], found["sink"], result.report["reproduced"]) == (25, sink, "rerun")
     assert result.code == 3
 
 
-def test_an_exception_behind_a_question_for_finite_values_is_about_them(
-    programs: ForkServer, tmp_path: Path
-) -> None:
-    text = TRAIN.replace("CHECK", "if not loss.isfinite(): raise KeyError('bad loss')")
-    result = programs.run(written(tmp_path, text), mode="auto")
-    assert result.report is not None
-    found = result.report["anomalies"][0]
-    assert found["location"]["source"].endswith("# HERE")
-    assert (found["step"], found["sink"]) == (25, "exception")
+@pytest.mark.parametrize(("ran_s", "runs"), [(5.0, 1), (3600.0, 0)])
+def test_a_doubt_is_not_worth_a_long_second_run(tmp_path: Path, ran_s: float, runs: int) -> None:
+    script = written(tmp_path, "open('runs', 'a').write('x')")
+    command = Command(target=str(script), args=(), is_module=False, cwd=str(tmp_path))
+    seen = Seen(sink="observed", subject="a value that was read", step=7, certain=False)
+    said: list[str] = []
+    assert look_again(command, seen, ran_s, said.append).evidence == ()
+    started = tmp_path / "runs"
+    assert (len(started.read_text()) if started.exists() else 0) == runs
+    assert any("--mode trace" in line for line in said) == (runs == 0)
 
 
 def test_an_infinity_that_the_recorder_found_harmless_stays_so(

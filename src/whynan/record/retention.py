@@ -71,7 +71,6 @@ def _freeze_what_may_outlive(tracer: Tracer, before: int) -> None:
         if record.index < before
         and record.frozen is None
         and not record.tainted_in
-        and not record.info.entry
         and not writes_literal(record)
         and not all(record.outs[k].entry.expired() for k in record.bad)
     ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from math import prod
 from typing import Any
 
 import torch
@@ -42,7 +41,6 @@ SINGULAR = frozenset(
     {"log", "log2", "log10", "log1p", "sqrt", "rsqrt", "reciprocal", "div", "pow", "acos", "asin",
      "atanh", "acosh", "exp", "tan", "erfinv", "logit"}
 )  # fmt: skip
-FREEZE_NUMEL = 1 << 20
 MAX_FAILURES = 100
 MAX_LEVELS = 8
 HOLD_BYTES = 8 << 20  # more would keep the allocator from reusing warm memory
@@ -381,8 +379,6 @@ class Tracer:
         if bad:
             record.bad = tuple(bad)
             self._suspect(record)
-            if info.entry and prod(outs[bad[0]].shape) <= FREEZE_NUMEL:
-                self.on_outliving(record)  # what comes in is often a temporary
         elif record.tainted_in:
             self.on_absorbed(record)
         if self.shadowing:

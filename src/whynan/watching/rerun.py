@@ -8,18 +8,23 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from whynan.errors import WhynanError
 from whynan.files import SAVE_BATCH_TO
+from whynan.model import Evidence
 from whynan.recording import Recording, load
+
+if TYPE_CHECKING:
+    from whynan.watching.guard import Seen
 
 STEPS_BEFORE = 2
 STEPS_AFTER = 2
 PROGRESS = "WHYNAN_PROGRESS_FD"
 QUIET_S = 2.0  # a second run this short needs no progress
+DOUBT_S = 600.0  # what only may be harm is not worth a longer second run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +40,51 @@ class Command:
         what = ["-m", self.target] if self.is_module else [self.target]
         flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # -O, -W, -X
         return [sys.executable, *flags, "-m", "whynan", "run", *options, *what, *self.args]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Again:
+    """What a second run showed, and why when it showed nothing."""
+
+    evidence: tuple[Evidence, ...] = ()
+    notes: tuple[str, ...] = ()
+    why: str = ""
+
+
+def look_again(command: Command, seen: Seen, ran_s: float, say: Callable[[str], None]) -> Again:
+    """Run a program that took `ran_s` seconds again, to record the harm that was seen in it."""
+    from whynan.watching.escalate import is_conclusive
+
+    what = f"{seen.subject} at step {seen.step}"
+    if not seen.certain and ran_s > DOUBT_S:
+        say(f"{what} may be harm; to be sure, run it again with --mode trace")
+        return Again()
+    announced: list[str] = []  # of a doubt only what takes long is told
+
+    def tell(text: str) -> None:
+        announced.append(text)
+        say(text)
+
+    if seen.certain:
+        say(f"{what} went bad; running the script again to see it happen")
+    again = Again()
+    for step in (seen.step, None):
+        is_told = seen.certain or announced
+        announce = "" if is_told else f"{what} may be harm; running the script again to see"
+        try:
+            recording, why = run_again(command, step, tell, announce)
+        except KeyboardInterrupt:
+            return replace(again, why="the second run was interrupted")
+        again = replace(again, why=why)
+        if recording is not None and recording.evidence:
+            again = replace(again, evidence=recording.evidence, notes=recording.notes)
+            if is_conclusive(recording.evidence[0]):
+                break
+        elif step is not None and recording is not None:
+            break  # it did not come back: recording more of it would not help
+    if announced and not again.evidence and not seen.certain:
+        say("the second run shows no harm")
+    return again
 
 
 def run_again(
