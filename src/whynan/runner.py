@@ -45,6 +45,7 @@ class RunOptions:
     capsule: Path | None = None
     save_batch: Path | None = None
     max_steps: int | None = None
+    enough: tuple[int, float] | None = None  # from this step on, stop after so many seconds
     trace_from: int | None = None  # a second run: record from this step on
     live_steps: int | None = None  # how many steps `auto` records before it only guards
 
@@ -240,9 +241,17 @@ class Run:
 
     def _stepped(self, step: int) -> None:
         self._tell_progress(step)
-        if self.options.max_steps is not None and step >= self.options.max_steps:
+        if self._is_enough(step):
             self._stopped_by_limit = True
             raise StopRun
+
+    def _is_enough(self, step: int) -> bool:
+        options = self.options
+        if options.max_steps is not None and step >= options.max_steps:
+            return True
+        if options.enough is None or step < options.enough[0]:
+            return False
+        return time.monotonic() - self._begin_s > options.enough[1]
 
     def _aside(self, error: BaseException) -> None:
         self._say(f"stepped aside after an error of its own, the script goes on: {error!r}")

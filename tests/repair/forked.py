@@ -78,7 +78,7 @@ def run_forked(trial: Any, *, limit_s: float | None = None) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         result, errors = Path(folder) / "diagnosis", Path(folder) / "errors"
         description = Path(folder) / "trial.json"
-        description.write_text(json.dumps(_describe(trial, result)))
+        description.write_text(json.dumps(_describe(trial, result, limit_s)))
         pid = os.fork()
         if pid == 0:
             _child(description, errors)

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.repair.forked import RepairServer
+from whynan.launch import Program
+from whynan.repair.trial import Trial, run
 
 CASES = Path(__file__).parents[1] / "cases"
 # One program of each family of changes, among them several files, threads, half precision,
@@ -81,6 +83,25 @@ def test_a_guard_that_only_silences_training_is_refused(
     assert "high_learning_rate" in found["causes"]
     guards = [f for f in found["fixes"] if f["kind"] == "clamp_argument"]
     assert all(f["verdict"] != "verified" for f in guards)
+
+
+def test_a_slow_program_needs_no_hundred_steps(tmp_path: Path) -> None:
+    text = """
+        import time
+        import torch
+
+        w = torch.zeros(3, requires_grad=True)
+        optimizer = torch.optim.SGD([w], lr=0.1)
+        for step in range(1000):
+            (w - 1).square().sum().backward()
+            optimizer.step()
+            time.sleep(0.1)
+        """
+    program = Program(target=str(write(tmp_path, text)))
+    ran = run(Trial(program=program, max_steps=500, enough_steps=10), limit_s=18.0)
+    assert ran.diagnosis is not None
+    assert 10 <= ran.diagnosis.steps < 500
+    assert not ran.timed_out
 
 
 def test_a_bound_that_changes_ordinary_losses_is_refused(

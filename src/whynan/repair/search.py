@@ -79,10 +79,11 @@ class Search:
 
     def _rounds(self, level: list[Candidate], uncovered: list[Tried], most: Tier) -> list[Tried]:
         """Try a level, then what answers the failures that it uncovered, and so on."""
-        found = list(uncovered)
+        everything = list(uncovered)
         for round_ in range(1, ROUNDS + 1):
-            uncovered = [*uncovered, *self._all_of(level)]
-            found += [t for t in uncovered if t not in found]
+            new = self._all_of(level)
+            everything += new
+            uncovered = [*uncovered, *new]
             if self.found is not None or not uncovered or round_ == ROUNDS:
                 break
             level = []
@@ -90,15 +91,15 @@ class Search:
                 anomaly = tried.verdict.uncovered
                 assert anomaly is not None
                 case = Case(anomaly, tried.candidate.texts, self._root)
-                new = [
+                answers = [
                     c
                     for c in propose(case)
-                    if c.tier <= most and (c.kind != tried.candidate.kind or c.tier < 2)
+                    if c.tier <= most and (c.kind != tried.candidate.kind or c.tier < Tier.TRAINING)
                 ]
-                level += [_combined(tried.candidate, c) for c in new[:SECOND_TRIES]]
+                level += [_combined(tried.candidate, c) for c in answers[:SECOND_TRIES]]
             level = sorted((c for c in level if c not in self._seen()), key=lambda c: c.tier)
             uncovered = []
-        return found
+        return everything
 
     def _seen(self) -> list[Candidate]:
         return [t.candidate for t in self.tried]
@@ -128,10 +129,12 @@ class Search:
     def _try(self, candidate: Candidate, left_s: float) -> Tried:
         self.tell(candidate, None)
         margin = TRAINING_MARGIN_STEPS if candidate.tier is Tier.TRAINING else MARGIN_STEPS
+        failed_at = self.before.anomalies[0].evidence.step
         trial = Trial(
             program=self.program,
             texts=candidate.texts,
-            max_steps=steps_to_run(self.before.anomalies[0].evidence.step, margin=margin),
+            max_steps=steps_to_run(failed_at, margin=margin),
+            enough_steps=steps_to_run(failed_at),
         )
         ran = self.run(trial, limit_s=left_s)
         exact = candidate.tier is Tier.EXACT

@@ -40,6 +40,7 @@ class Trial:
     program: Program
     texts: Mapping[str, str] = field(default_factory=dict)  # path -> changed source
     max_steps: int | None = None
+    enough_steps: int | None = None  # will do once half of the time is over
     intervention: str | None = None
     drop: Drop | None = None
     save_batch: str | None = None  # where to write the failing batch
@@ -71,7 +72,7 @@ def run(trial: Trial, *, limit_s: float | None = None, quiet: bool = True) -> Ra
     with tempfile.TemporaryDirectory(prefix="whynan-") as folder:
         result = Path(folder) / "diagnosis"
         description = Path(folder) / "trial.json"
-        description.write_text(json.dumps(_describe(trial, result)), encoding="utf-8")
+        description.write_text(json.dumps(_describe(trial, result, limit_s)), encoding="utf-8")
         with open(Path(folder) / "errors", "w+", encoding="utf-8", errors="replace") as errors:
             process = subprocess.Popen(
                 [sys.executable, *_interpreter_flags(), "-m", "whynan.repair.child"],
@@ -94,13 +95,15 @@ def run(trial: Trial, *, limit_s: float | None = None, quiet: bool = True) -> Ra
     )
 
 
-def _describe(trial: Trial, result: Path) -> dict[str, object]:
+def _describe(trial: Trial, result: Path, limit_s: float | None) -> dict[str, object]:
+    steps = trial.enough_steps
     return {
         "target": trial.program.target,
         "args": list(trial.program.args),
         "is_module": trial.program.is_module,
         "texts": dict(trial.texts),
         "max_steps": trial.max_steps,
+        "enough": None if steps is None or limit_s is None else (steps, limit_s / 2),
         "intervention": trial.intervention,
         "drop": asdict(trial.drop) if trial.drop is not None else None,
         "save_batch": trial.save_batch,

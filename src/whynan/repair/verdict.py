@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import median
 from typing import Literal
 
 from whynan.model import Anomaly, Diagnosis, HistoryRow, number
@@ -128,4 +129,5 @@ def _moved(
     known = [(a, b) for a, b in pairs if a is not None and b is not None and math.isfinite(a)]
     if not known:
         return None
-    return len(known), max(abs(a - b) / max(abs(a), 1e-12) for a, b in known)
+    usual = max(median(abs(a) for a, _ in known), 1e-12)  # a loss near 0 is no measure
+    return len(known), max(abs(a - b) / max(abs(a), usual) for a, b in known)
