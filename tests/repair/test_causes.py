@@ -42,6 +42,23 @@ def training(change: str = "", init: str = "", lr: str = "0.01", loss: str = "")
     return TRAINING.format(change=change, init=init, lr=lr, loss=loss or plain)
 
 
+POSITIVE = """
+import torch
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.tensor(1.0))
+    def forward(self):
+        return self.scale + 1e-3 * torch.log(self.scale)
+net = Net()
+optimizer = torch.optim.LBFGS(net.parameters(), lr={lr}, max_iter=40)
+def closure():
+    loss = net()
+    optimizer.zero_grad()
+    loss.backward()
+    return loss
+optimizer.step(closure)
+"""
 OVERFLOW = "((out - y) ** 2).mean() * (1e38 ** (step // 6)) * 10 ** (step // 6)"
 
 
@@ -52,6 +69,7 @@ OVERFLOW = "((out - y) ** 2).mean() * (1e38 ** (step // 6)) * 10 ** (step // 6)"
         ("bad_data", training(change="x[7, 2] = 1e20", loss="((out - y + x[:, 2:3]) ** 2).mean()"), "1e+20 in row 7 of column 2"),
         ("bad_data", training(change="x[:, 1] = 1e20 + torch.arange(32) * 1e18", loss="((out + x[:, 1:2]) ** 2).mean()"), "column 1 of the batch"),
         ("high_learning_rate", training(lr="20.0", init="net[1] = nn.Identity()"), "the loss rose from"),
+        ("high_learning_rate", POSITIVE.format(lr=5.0), "one update took parameter scale from 1 to -4"),
         ("underflow", "import torch\nprint(torch.log(torch.exp(torch.tensor([-200.0]))))", "`exp` of -200 rounded to 0"),
         ("saturation", "import torch\nprint(torch.log(1 - torch.sigmoid(torch.tensor([60.0]))))", "rounded to exactly 1"),
         ("wrong_function", "import torch\nprint(torch.log(torch.sigmoid(torch.tensor([-200.0]))))", "logsigmoid"),
@@ -79,6 +97,8 @@ def test_cause_is_named(
         ("bad_data", training(loss=OVERFLOW)),
         ("high_learning_rate", training(loss=OVERFLOW)),
         ("exploding_gradients", training(loss=OVERFLOW)),
+        # many small steps lead out of the domain: nothing keeps the parameter in it
+        ("high_learning_rate", POSITIVE.format(lr=0.05)),
         # heavy tails are not an outlier
         ("bad_data", training(change="x = torch.exp(1.5 * torch.randn(32, 4))", loss=OVERFLOW)),
         # an exact zero that nothing rounded

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from whynan.diagnosis.circumstances import causes_around
+from whynan.diagnosis.circumstances import CHOOSING, causes_around
 from whynan.diagnosis.words import plural
 from whynan.model import Cause, Evidence, Operand, OpRecord, number
 
@@ -18,7 +18,6 @@ SATURATING = frozenset({"sigmoid", "tanh", "_softmax", "erf"})
 BOUNDS = frozenset({"clamp_min", "clamp", "maximum"})
 LARGEST = frozenset({"max", "amax", "aminmax"})
 SMALLEST = frozenset({"min", "amin", "aminmax"})
-CHOOSING = frozenset({"index", "gather", "index_select", "select"})
 NEAR = 3
 HALF = frozenset({"float16", "bfloat16"})
 CANCELLED = 1e-3  # a difference this small beside its operands has lost its leading digits

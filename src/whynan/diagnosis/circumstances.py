@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from whynan.diagnosis.words import plural
-from whynan.model import Cause, Evidence, HistoryRow, Operand, number
+from whynan.model import FROM_BEFORE, Cause, Evidence, HistoryRow, Operand, OpRecord, number
 
 ROSE = 100.0  # times the lowest loss so far
 GREW = 1000.0  # times the smallest gradient of the last steps
 STEEP = 1.8  # growth of a gradient from one operation to the next
 OVERSHOT = 0.2  # an update against the largest weight's norm; a thousandth is usual
 HUGE = 1e8  # no feature of a healthy data set
+CHOOSING = frozenset({"index", "gather", "index_select", "select"})
 DRIFTED = frozenset({"overflow", "log_nonpositive", "invalid_domain", "sqrt_negative"})
 
 
@@ -74,7 +75,7 @@ def _data(evidence: Evidence, mechanism: str, culprit: Operand | None) -> Iterat
         return
     if odd is None:
         last = culprit.upstream[-1] if culprit is not None and culprit.upstream else None
-        if last is not None and last.name == "lift_fresh" and abs(last.value or 0) > HUGE:
+        if last is not None and _comes_in(last) and abs(last.value or 0) > HUGE:
             yield Cause(code="bad_data", evidence=f"{number(last.value)} came in with the data")
         return
     column = f" of column {odd.column}" if odd.column is not None else ""
@@ -89,6 +90,12 @@ def _data(evidence: Evidence, mechanism: str, culprit: Operand | None) -> Iterat
             f"others {number(odd.typical)}: it is not scaled"
         )
     yield Cause(code="bad_data", evidence=text)
+
+
+def _comes_in(op: OpRecord) -> bool:
+    """A constant or a row of the data, taken from what stood there before the step."""
+    chosen = op.name in CHOOSING and bool(op.inputs)
+    return op.name == "lift_fresh" or (chosen and op.inputs[0].source == FROM_BEFORE)
 
 
 def _initialisation(evidence: Evidence) -> Iterator[Cause]:
@@ -112,6 +119,10 @@ def _finite(rows: tuple[HistoryRow, ...]) -> list[tuple[int, float]]:
 
 def _learning_rate(evidence: Evidence, culprit: Operand | None) -> Iterator[Cause]:
     """The loss had been rising for some steps, or a single update was as large as the weights."""
+    leap = _leap_out_of_domain(culprit)
+    if leap is not None:
+        yield Cause(code="high_learning_rate", evidence=leap)
+        return
     rows = evidence.around.history
     rate = rows[-1].lr if rows else None
     losses = _finite(rows)
@@ -140,6 +151,19 @@ def _learning_rate(evidence: Evidence, culprit: Operand | None) -> Iterator[Caus
             code="high_learning_rate",
             evidence=f"{text}; the largest weight has norm {number(norm)}",
         )
+
+
+def _leap_out_of_domain(culprit: Operand | None) -> str | None:
+    """One update that took a parameter of ordinary size from the positive numbers."""
+    update = culprit.upstream[0] if culprit is not None and culprit.upstream else None
+    if update is None or update.phase != "optimizer" or not update.inputs:
+        return None
+    source, before, after = update.inputs[0].source or "", update.inputs[0].value, update.value
+    if not source.startswith("parameter") or before is None or after is None:
+        return None
+    if before <= 0 or after > 0 or before - after < OVERSHOT * max(before, 1.0):
+        return None
+    return f"one update took {source} from {number(before)} to {number(after)}"
 
 
 def _gradients(evidence: Evidence, culprit: Operand | None) -> Iterator[Cause]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from whynan.model import Operand, OpRecord, Origin, Phase, Scalar, TensorStats
+from whynan.model import FROM_BEFORE, Operand, OpRecord, Origin, Phase, Scalar, TensorStats
 from whynan.positions import written_at
 from whynan.record.exponents import exponents_of
 from whynan.record.modules import path_of
@@ -203,7 +203,7 @@ class Freezer:
         made = [i for i, _ in entry.writers if record is None or i < record.index]
         if made:
             return None
-        return "leaf tensor" if entry.leaf else "value from before the recording"
+        return "leaf tensor" if entry.leaf else FROM_BEFORE
 
     def _upstream(self, record: Record, ref: Ref, index: Index | None) -> tuple[OpRecord, ...]:
         """How a finite operand came to be: its maker, that one's deciding operand, and so on."""
