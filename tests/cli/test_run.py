@@ -182,6 +182,29 @@ def test_bare_except_does_not_hide_the_harm(tmp_path: Path, programs: ForkServer
     assert (result.code, result.stdout) == (3, "")
 
 
+def test_installed_behind_a_symbolic_link(tmp_path: Path) -> None:
+    (tmp_path / "linked").symlink_to(Path(__file__).parents[2] / "src")
+    text = """
+    import torch
+    x = torch.linspace(300, 2000, 8).reshape(8, 1)
+    net = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(net.parameters(), 1e-3)
+    scaler = torch.amp.GradScaler("cpu")
+    for step in range(12):
+        with torch.autocast("cpu", dtype=torch.float16):
+            loss = (net(x) * x.half()).square().mean()  # HERE
+        optimizer.zero_grad()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        print(loss.item())
+    """
+    write(tmp_path, text)
+    result = whynan("run", "script.py", cwd=tmp_path, PYTHONPATH=str(tmp_path / "linked"))
+    assert "value read by item() is inf" in result.stderr
+    assert "watching" not in result.stderr
+
+
 def test_max_steps(tmp_path: Path, programs: ForkServer) -> None:
     result = programs.run(write(tmp_path, HEALTHY_TRAINING), max_steps=3)
     assert result.code == 0

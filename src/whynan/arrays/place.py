@@ -10,6 +10,7 @@ from whynan.model import Site
 from whynan.positions import site_at
 
 _own = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_own_resolved = os.path.realpath(_own) + os.sep
 _stdlib = os.path.realpath(sysconfig.get_paths()["stdlib"]) + os.sep
 
 
@@ -18,7 +19,8 @@ def is_library(filename: str) -> bool:
     if filename.startswith("<"):
         return not filename.startswith(("<ipython", "<stdin", "<doctest"))
     path = os.path.realpath(filename)
-    return path.startswith((_own, _stdlib)) or f"{os.sep}site-packages{os.sep}" in path
+    installed = any(f"{os.sep}{name}-packages{os.sep}" in path for name in ("site", "dist"))
+    return installed or path.startswith((_own_resolved, _stdlib))
 
 
 def is_own(filename: str) -> bool:

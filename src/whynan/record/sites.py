@@ -14,8 +14,9 @@ from whynan.positions import site_at
 
 OWN, LIBRARY, THIRD_PARTY, USER = -1, 0, 1, 2
 
-_torch_root = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
-_own_root = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_torch_as_imported = os.path.dirname(torch.__file__) + os.sep
+_torch_root = os.path.dirname(os.path.realpath(torch.__file__)) + os.sep
+_own_root = os.path.dirname(os.path.dirname(os.path.realpath(__file__))) + os.sep
 _stdlib_roots = tuple(
     os.path.realpath(path) + os.sep
     for name in ("stdlib", "platstdlib")
@@ -58,7 +59,7 @@ def _classify(filename: str) -> int:
 
 def is_torch_file(filename: str) -> bool:
     """Whether torch itself is calling, for its own purposes."""
-    return filename.startswith(_torch_root)
+    return filename.startswith(_torch_as_imported)
 
 
 def beyond_own(frame: FrameType) -> FrameType:
