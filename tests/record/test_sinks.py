@@ -139,6 +139,28 @@ def test_a_nan_that_was_pickled_comes_in_as_data() -> None:
     assert (found.finding.mechanism, found.origin.phase) == ("nonfinite_data", "data")
 
 
+def test_a_temporary_that_came_in_bad_is_described_steps_later() -> None:
+    def program() -> None:
+        # The float64 tensor is gone when the last step meets the class without a weight.
+        data = torch.tensor([0.5, 2.0, math.inf], dtype=torch.float64).numpy()
+        weight = torch.tensor(data).float()
+        net = nn.Linear(2, 3)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for label in (0, 1, 0, 2):
+            loss = nn.functional.cross_entropy(
+                net(torch.ones(1, 2)), torch.tensor([label]), weight=weight
+            )
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+    (found,) = anomalies_of(program)
+    stats = found.origin.inputs[0].stats
+    assert stats is not None
+    assert (stats.count, stats.posinf) == (3, 1)
+    assert found.origin.inputs[0].first == (2,)
+
+
 def test_a_parameter_that_was_bad_before_is_named() -> None:
     last = nn.Linear(2, 1)
     model = nn.Sequential(nn.Linear(2, 2), last)

@@ -150,6 +150,16 @@ REWRITES = [
         "clamp_denominator",
     ),
     Rewrite(
+        "negative_power", "return (x * x) ** -0.5 * x  # direction",
+        "    return (x * x).clamp(min=1e-8) ** -0.5 * x  # direction", "[0.0, 2.0]", "[-2.0, 1.0]",
+        "clamp_denominator",
+    ),
+    Rewrite(
+        "negative_power_method", "y = x.square()\n    return y.pow(-0.5) * x",
+        "    return y.clamp(min=1e-8).pow(-0.5) * x", "[0.0, 2.0]", "[-2.0, 1.0]",
+        "clamp_denominator",
+    ),
+    Rewrite(
         "masked_mean", "mask = (x > 5).float()\n    return (x * mask).sum() / mask.sum()",
         "    return (x * mask).sum() / mask.sum().clamp(min=1)", "[2.0, 2.0]", "[7.0, 1.0, 9.0]",
         "clamp_count",

@@ -85,6 +85,41 @@ def test_a_guard_that_only_silences_training_is_refused(
     assert all(f["verdict"] != "verified" for f in guards)
 
 
+BY_HAND = """
+import torch
+
+torch.manual_seed(0)
+x = torch.randn(100, 3) * 10
+y = x @ torch.tensor([1.0, -2.0, 3.0])
+w, b = torch.zeros(3, requires_grad=True), torch.zeros(1, requires_grad=True)
+rate = 0.1
+for epoch in range(60):
+    loss = ((x @ w + b - y) ** 2).mean()
+    loss.backward()
+    with torch.no_grad():
+        {update}
+        w.grad = b.grad = None
+"""
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        "w -= rate * w.grad; b -= rate * b.grad",
+        "w.sub_(w.grad * rate); b.add_(b.grad, alpha=-rate)",
+    ],
+)
+def test_a_rate_that_only_puts_the_failure_off_is_refused(
+    repairs: RepairServer, tmp_path: Path, update: str
+) -> None:
+    found = repairs.fix(write(tmp_path, BY_HAND.format(update=update)))
+    assert "high_learning_rate" in found["causes"]
+    verdicts = {f["patch"].rsplit("+rate = ", 1)[1].split()[0]: f for f in found["fixes"]}
+    assert verdicts["0.01"]["verdict"] == "failed"
+    assert "the loss still rises" in verdicts["0.01"]["evidence"]
+    assert verdicts["0.001"]["verdict"] == "verified"
+
+
 def test_a_slow_program_needs_no_hundred_steps(tmp_path: Path) -> None:
     text = """
         import time

@@ -126,7 +126,7 @@ def _learning_rate(evidence: Evidence, culprit: Operand | None) -> Iterator[Caus
     rows = evidence.around.history
     rate = rows[-1].lr if rows else None
     losses = _finite(rows)
-    if rate is None or len(losses) < 3 or evidence.origin.phase == "data":
+    if len(losses) < 3 or evidence.origin.phase == "data":
         return
     low_step, low = min(losses, key=lambda pair: pair[1])
     # Two steps at least: a single leap may be one bad batch.
@@ -136,7 +136,8 @@ def _learning_rate(evidence: Evidence, culprit: Operand | None) -> Iterator[Caus
         text = (
             f"the loss rose from {number(low)} at step {low_step} to {number(high)} at step {step}"
         )
-        yield Cause(code="high_learning_rate", evidence=f"{text}, with lr {number(rate)}")
+        with_rate = "" if rate is None else f", with lr {number(rate)}"
+        yield Cause(code="high_learning_rate", evidence=text + with_rate)
         return
     norm = evidence.around.weight_norm
     updates = [(r.step, r.lr * r.grad_max) for r in rows if r.lr and r.grad_max is not None]

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from whynan.model import HistoryRow
 from whynan.record.checks import Checks
 from whynan.record.patches import Patches
 from whynan.record.sites import Frames, capture
+
+HISTORY_ROWS = 512
 
 
 class BackwardSink:
@@ -20,6 +24,7 @@ class BackwardSink:
         self.checks = checks
         self.tracer = checks.tracer
         self.loss: float | None = None
+        self.history: deque[HistoryRow] = deque(maxlen=HISTORY_ROWS)
         self.uses_scaler = False
         self.keeps = False  # leaves stay alive until the end: a function's own would be gone
         self._kept: dict[int, torch.Tensor] = {}
@@ -80,6 +85,7 @@ class BackwardSink:
 
     def _hand_update(self) -> None:
         """A hand-written update is complete: look at the leaves it wrote."""
+        self.history.append(HistoryRow(step=self.tracer.step, loss=self.loss))
         named = [
             (self.checks.label("a leaf tensor", t), t)
             for t in self._leaves()

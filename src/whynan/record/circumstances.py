@@ -45,7 +45,7 @@ def look_around(evidence: Evidence, session: Session) -> Evidence:
 
 
 def _history(session: Session) -> tuple[HistoryRow, ...]:
-    rows = {row.step: row for row in (*session.optimizers.history, *session.earlier())}
+    rows = {row.step: row for row in (*session.backward.history, *session.earlier())}
     return tuple(rows[step] for step in sorted(rows))[-ROWS:]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 import weakref
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -24,7 +23,6 @@ from whynan.record.sites import Frames, capture
 from whynan.record.slicing import Harm
 from whynan.record.stats import local_of, norms
 
-HISTORY_ROWS = 512
 SKIPS_IN_A_ROW = 8
 COLLAPSED_SCALE = 256.0  # eight halvings of torch's own starting scale
 LARGE_GRADIENT = 1e12  # its square is still far from float32's limit
@@ -49,7 +47,6 @@ class OptimizerSink:
         self.checks = checks
         self.tracer = checks.tracer
         self.backward = backward
-        self.history: deque[HistoryRow] = deque(maxlen=HISTORY_ROWS)
         self.on_step: Callable[[int], None] = lambda step: None
         self._handles: list[Any] = []
         self._grad_max: float | None = None
@@ -222,7 +219,7 @@ class OptimizerSink:
 
     def _check_step(self, optimizer: Optimizer, frames: Frames | None, was_tame: bool) -> None:
         lr = learning_rate(optimizer)
-        self.history.append(
+        self.backward.history.append(
             HistoryRow(
                 step=self.tracer.step,
                 loss=self.backward.loss,

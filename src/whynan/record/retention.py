@@ -70,7 +70,7 @@ def _freeze_what_may_outlive(tracer: Tracer, before: int) -> None:
         for record, _ in tracer.local.kept
         if record.index < before
         and record.frozen is None
-        and not record.tainted_in
+        and (record.info.entry or not record.tainted_in)
         and not writes_literal(record)
         and not all(record.outs[k].entry.expired() for k in record.bad)
     ]

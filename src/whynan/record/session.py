@@ -175,7 +175,7 @@ class Session:
         return Recording(
             evidence=tuple(self._evidence),
             steps=self.tracer.step,
-            history=tuple(self.optimizers.history),
+            history=tuple(self.backward.history),
             torch_version=torch.__version__,
             notes=tuple(notes),
         )

@@ -447,7 +447,9 @@ class Tracer:
         for position in record.bad:
             entry = record.outs[position][0]
             entry.overflowed = makes_it or any(ref[0].overflowed for ref in tainted or ())
-        kept = {ref[0].cdata: ref[0].storage() for ref in record_refs(record)}
+        # What comes in is often a temporary, of which the program itself keeps a copy only.
+        refs = record.outs if record.info.entry else record_refs(record)
+        kept = {ref[0].cdata: ref[0].storage() for ref in refs}
         record.kept = tuple(s for s in kept.values() if s is not None)
         size = sum(s.nbytes() for s in record.kept)
         local = self.local

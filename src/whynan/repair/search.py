@@ -137,8 +137,13 @@ class Search:
             enough_steps=steps_to_run(failed_at),
         )
         ran = self.run(trial, limit_s=left_s)
-        exact = candidate.tier is Tier.EXACT
-        verdict = judge(ran, self.before, exact=exact, bound=_is_bound(candidate))
+        verdict = judge(
+            ran,
+            self.before,
+            exact=candidate.tier is Tier.EXACT,
+            bound=_is_bound(candidate),
+            training=candidate.tier is Tier.TRAINING,
+        )
         tried = Tried(candidate=candidate, verdict=verdict, seconds=ran.seconds)
         self.tried.append(tried)
         if verdict.verdict == "verified":

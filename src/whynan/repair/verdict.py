@@ -14,6 +14,8 @@ MARGIN_STEPS = 20
 TRAINING_MARGIN_STEPS = 100  # a slower course may meet the same end later
 MOST_MOVED = 1e-2  # a bound that is only for the singular point leaves ordinary losses alone
 LEAP = 1e9
+LAST = 5  # losses that tell where a run is heading
+ROSE = 2.0  # times the first loss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,11 +32,19 @@ def steps_to_run(failed_at: int, *, margin: int = MARGIN_STEPS) -> int:
     return failed_at + 1 + max(margin, failed_at)
 
 
-def judge(ran: Ran, before: Diagnosis, *, exact: bool = False, bound: bool = False) -> Verdict:
+def judge(
+    ran: Ran,
+    before: Diagnosis,
+    *,
+    exact: bool = False,
+    bound: bool = False,
+    training: bool = False,
+) -> Verdict:
     """Compare the run of a changed program with the run that failed.
 
     The same mathematics (`exact`) cannot hide a failure; a guard can, by a gradient of 0. A
-    `bound` is meant for values near the singular point, and must leave the others alone.
+    `bound` is meant for values near the singular point, and must leave the others alone. A
+    change of the `training` must not merely put the failure off.
     """
     first = before.anomalies[0]
     after = ran.diagnosis
@@ -53,11 +63,14 @@ def judge(ran: Ran, before: Diagnosis, *, exact: bool = False, bound: bool = Fal
     if not exact and _stuck(after, before, first.origin.step):
         text = f"every gradient is 0 from step {first.origin.step} on: the failure is only hidden"
         return Verdict(verdict="failed", evidence=text)
+    if training and (rise := _rise(after)) is not None:
+        text = f"the loss still rises, from {number(rise[0])} to {number(rise[1])}: the failure only comes later"
+        return Verdict(verdict="failed", evidence=text)
     leap = _leap(after, before)
     if leap is not None:
         text = f"the loss leaps to {number(leap)} at that step: the failure is only hidden"
         return Verdict(verdict="failed", evidence=text)
-    return Verdict(verdict="verified", evidence=_proof(after, before))
+    return Verdict(verdict="verified", evidence=_proof(after, before, training))
 
 
 def _still_ill(now: Anomaly, first: Anomaly, after: Diagnosis) -> Verdict:
@@ -95,12 +108,24 @@ def _leap(after: Diagnosis, before: Diagnosis) -> float | None:
     if before.anomalies[0].origin.phase in ("backward", "optimizer"):
         return None  # the loss was not what failed
     step = before.anomalies[0].evidence.step
-    usual = [abs(r.loss) for r in before.history if r.loss is not None and math.isfinite(r.loss)]
+    usual = [abs(loss) for loss in _finite_losses(before)]
     here = next((r.loss for r in after.history if r.step == step and r.loss is not None), None)
     return here if here is not None and abs(here) > LEAP * max([1.0, *usual]) else None
 
 
-def _proof(after: Diagnosis, before: Diagnosis) -> str:
+def _rise(after: Diagnosis) -> tuple[float, float] | None:
+    """Where the loss is still far above its beginning at the end, both of them."""
+    losses = _finite_losses(after)
+    if len(losses) < LAST or not losses[0] > 0:
+        return None
+    return (losses[0], losses[-1]) if min(losses[-LAST:]) > ROSE * losses[0] else None
+
+
+def _finite_losses(run: Diagnosis) -> list[float]:
+    return [r.loss for r in run.history if r.loss is not None and math.isfinite(r.loss)]
+
+
+def _proof(after: Diagnosis, before: Diagnosis, training: bool) -> str:
     step = before.anomalies[0].origin.step
     parts = []
     if after.steps:
@@ -108,6 +133,10 @@ def _proof(after: Diagnosis, before: Diagnosis) -> str:
     else:
         parts.append("run to its end without harm")
     losses = {row.step: row.loss for row in after.history}
+    course = _finite_losses(after)
+    if training and len(course) > 1:
+        parts.append(f"the loss went from {number(course[0])} to {number(course[-1])}")
+        return "; ".join(parts)
     here = losses.get(before.anomalies[0].evidence.step)
     if here is not None and math.isfinite(here):
         parts.append(f"loss at that step {number(here)}")

@@ -10,8 +10,8 @@ from dataclasses import replace
 import torch
 
 from whynan.model import HistoryRow
+from whynan.record.backward_sink import HISTORY_ROWS
 from whynan.record.modules import clean
-from whynan.record.optimizer_sink import HISTORY_ROWS
 from whynan.record.stats import local_of, norms
 
 FIRST, EVERY = 5, 50

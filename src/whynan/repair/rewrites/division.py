@@ -40,11 +40,16 @@ def _divisor(source: Source, node: Expression) -> Expression | None:
     quotient = binary(node, cst.Divide)
     if quotient is not None:
         return None if number_of(quotient.right) else quotient.right
+    power = binary(node, cst.Power)
+    if power is not None:
+        return power.left if (number_of(power.right) or 0) < 0 else None
     call = fn(source, node)
     if call is None:
         return None
     if call.name in ("reciprocal", "rsqrt"):
         return call.operand
+    if call.name == "pow":
+        return call.operand if (number_of(call.argument(0, "exponent")) or 0) < 0 else None
     if call.name in ("div", "divide", "true_divide"):
         return call.argument(0, "other")
     return None

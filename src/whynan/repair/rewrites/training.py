@@ -34,6 +34,8 @@ def propose(case: Case) -> Iterator[Candidate]:
         yield from _initialised(case, source)
         if in_step:
             yield from _less_decay(case, source)
+        if case.origin.step > 0:
+            yield from _slower_by_hand(case, source)
         for call in _optimizers(source):
             # Before the first update neither rate nor clipping has had a say; L-BFGS, which
             # evaluates several times in one step, is the exception.
@@ -85,26 +87,63 @@ def _uncentered(case: Case, source: Source, call: cst.Call) -> Iterator[Candidat
 
 def _slower(case: Case, source: Source, call: cst.Call) -> Iterator[Candidate]:
     given = _keyword(call, "lr")
-    if given is None:
-        return
-    rate = _default_of(source, given.value) or given.value
-    value = number_of(rate)
+    if given is not None:
+        yield from _lowered(case, source, [_default_of(source, given.value) or given.value])
+
+
+def _slower_by_hand(case: Case, source: Source) -> Iterator[Candidate]:
+    """The rates in `w -= lr * w.grad` and the like, where there is no optimizer."""
+    rates = []
+    for product in source.every(cst.BinaryOperation):
+        if isinstance(product.operator, cst.Multiply) and _is_update(source, product):
+            sides = (product.left, product.right)
+            rates += [a for a, b in (sides, sides[::-1]) if ".grad" in source.code(b)]
+    for call in source.every(cst.Call):
+        scale = _keyword(call, "alpha")
+        if _name(call) in ("add_", "sub_") and scale is not None and ".grad" in source.code(call):
+            rate = scale.value
+            rates.append(rate.expression if isinstance(rate, cst.UnaryOperation) else rate)
+    found = {id(node): node for r in rates if (node := _default_of(source, r) or r)}
+    if found:
+        yield from _lowered(case, source, list(found.values()))
+
+
+def _is_update(source: Source, product: cst.BinaryOperation) -> bool:
+    """Whether a product with a gradient is what a weight is moved by."""
+    above = source.parent(product)
+    while isinstance(above, (cst.BinaryOperation, cst.Arg)):
+        above = source.parent(above)
+    if isinstance(above, cst.AugAssign):
+        return isinstance(above.operator, (cst.SubtractAssign, cst.AddAssign))
+    return isinstance(above, cst.Assign) or (
+        isinstance(above, cst.Call) and _name(above) in ("sub_", "add_", "copy_")
+    )
+
+
+def _lowered(case: Case, source: Source, rates: list[cst.BaseExpression]) -> Iterator[Candidate]:
     for factor, words in ((0.1, "a tenth"), (0.01, "a hundredth")):
-        text = f"{factor} * {source.receiver(rate)}" if value is None else _short(value * factor)
-        title = f"lower the learning rate to {words}"
-        edit = Edit(source).replace(rate, text)
-        yield from case.change(edit, "lower_lr", title, Tier.TRAINING)
+        edit = Edit(source)
+        for rate in rates:
+            value = number_of(rate)
+            text = f"{factor} * {source.receiver(rate)}"
+            edit.replace(rate, text if value is None else _short(value * factor))
+        yield from case.change(
+            edit, "lower_lr", f"lower the learning rate to {words}", Tier.TRAINING
+        )
 
 
 def _default_of(source: Source, node: cst.BaseExpression) -> cst.BaseExpression | None:
-    """The number that a function's parameter has unless a caller gives another."""
+    """The number that a name stands for: a constant, or a parameter's default."""
     if not isinstance(node, cst.Name):
         return None
     bindings = source.bindings(node.value, source.scope(node))
+    bindings = bindings or source.bindings(node.value, source.module)
     above = source.parent(bindings[0]) if len(bindings) == 1 else None
-    if isinstance(above, cst.Param) and number_of(above.default) is not None:
-        return above.default
-    return None
+    if isinstance(above, cst.AssignTarget):
+        above = source.parent(above)
+    value = above.default if isinstance(above, cst.Param) else None
+    value = above.value if isinstance(above, cst.Assign) else value
+    return value if number_of(value) is not None else None
 
 
 def _short(value: float) -> str:
