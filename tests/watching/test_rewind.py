@@ -224,3 +224,27 @@ def test_origin_is_found_in_a_loop(loop: str, programs: ForkServer, tmp_path: Pa
     assert watched.report is not None
     assert watched.report["reproduced"] == how
     assert watched.code == 3
+
+
+def test_the_next_batch_is_not_taken_for_the_one_that_failed(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    """A loop by hand goes on to the next batch when it is asked for the same step again."""
+    loop = "X[62] = 0\nX[66] = 0\nfor i in range(0, 80, 8): train(X[i:i + 8], Y[i:i + 8])"
+    script = program(tmp_path, loop)
+    expected = first(programs.run(script, mode="trace"))
+    watched = programs.run(script, mode="auto", live_steps=0)
+    seen = first(watched)
+    assert watched.report is not None
+    assert (seen["step"], watched.report["reproduced"]) == (7, "rerun")
+    for key in ("sample", "first_index", "operands"):
+        assert seen[key] == expected[key], key
+
+
+def test_a_whole_data_set_in_every_step_is_repeated_in_place(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    loop = "X[57] = 1.0\nfor i in range(9):\n    Z = X * (i < 6)\n    train(Z, Y)"
+    watched = programs.run(program(tmp_path, loop), mode="auto", live_steps=0)
+    assert watched.report is not None
+    assert (first(watched)["step"], watched.report["reproduced"]) == (6, "rewind")

@@ -52,7 +52,6 @@ class Session:
         self.earlier: Callable[[], Iterable[HistoryRow]] = lambda: ()  # steps not recorded here
         self.on_known_harm: Callable[[], None] = lambda: None  # explained once already
         self._evidence: list[Evidence] = []
-        self._seen: set[object] = set()
         self._harms = 0
 
     def start(self) -> None:
@@ -151,17 +150,19 @@ class Session:
         if evidence is None:
             return
         self._harms += 1
-        site = evidence.origin.site
-        key = (site and (site.file, site.line, site.column), evidence.origin.op)
-        if key in self._seen:
+        if _place(evidence) in map(_place, self._evidence):
             self.on_known_harm()
             return
-        self._seen.add(key)
         evidence = look_around(evidence, self)
         if not self._evidence:
             self.batches.save(evidence.around.sample)
         self._evidence.append(evidence)
         self._on_evidence(evidence)
+
+    def take_back(self) -> None:
+        """As if the last evidence had not been found."""
+        self._evidence.pop()
+        self._harms -= 1
 
     def recording(self) -> Recording:
         notes = list(self.surroundings.notes)
@@ -179,3 +180,8 @@ class Session:
             torch_version=torch.__version__,
             notes=tuple(notes),
         )
+
+
+def _place(evidence: Evidence) -> tuple[object, ...]:
+    site = evidence.origin.site
+    return (site and (site.file, site.line, site.column), evidence.origin.op)

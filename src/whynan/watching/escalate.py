@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -73,6 +74,8 @@ class Watch:
         self._seen: Seen | None = None
         self._expected: list[float] = []
         self._explained = False  # by the replay that is running
+        self._is_same = False  # the replay is known to be the step that failed
+        self._first_look: Evidence | None = None  # of a replay that may have been another step
         self._reported = False
         self._doubted = False
         self._also_live: set[int] = set()
@@ -222,11 +225,27 @@ class Watch:
 
     def _evidence(self, evidence: Evidence) -> None:
         alone = self.together is None and self.policy != "skip"
-        if self._phase == "replay" and alone and not is_conclusive(evidence):
-            self._give_up()
-            return
+        if self._phase == "replay" and alone:
+            if not is_conclusive(evidence):
+                self._give_up()
+                return
+            if not self._is_same and not self._is_seen_again(evidence):
+                return
         self._explained = self._reported = True
         self.found(evidence, "rewind" if self._phase == "replay" else "live")
+
+    def _is_seen_again(self, evidence: Evidence) -> bool:
+        """A loop that takes its batches by hand goes on to the next one, which may be bad, too.
+        Only a loop that does the same twice does what it did before."""
+        first, self._first_look = self._first_look, None
+        if first is None:
+            self._first_look = evidence
+            self._explained = True
+            self.session.take_back()
+        elif _facts(first) != _facts(evidence):
+            self.session.take_back()
+            self._give_up()
+        return first is not None and self._phase == "replay"
 
     def _explained_before(self) -> None:
         self._explained = True
@@ -243,6 +262,12 @@ class Watch:
             self.session.optimizers.look(optimizer, capture(sys._getframe(1)))
         if not self._explained:
             return "go"  # the update itself may show it
+        if self._first_look is not None:
+            if not self.session.pause():
+                self._give_up()
+                return "go"
+            self.rewind()
+            return "cancel"
         if self._phase == "replay":
             return self._end_of_replay()
         self._explained = False
@@ -251,7 +276,7 @@ class Watch:
 
     def _after_step(self, optimizer: Optimizer) -> None:
         if self._phase == "replay":
-            if self._explained:
+            if self._explained and self._first_look is None:
                 self._end_of_replay()
             else:
                 self._give_up()
@@ -367,12 +392,14 @@ class Watch:
             and self.guard.local.depth <= 1
             and self.guard.uses_optimizer
             and self.batches.can_repeat()
+            and (self.batches.ever or self.policy != "skip")  # a loop's own batches are not known
         )
 
     def rewind(self) -> None:
         """Back to the start of the step; the loop itself will do it once more, recorded."""
         self._expected = list(self.guard.local.values)
         self._explained = False
+        self._is_same = self.batches.ever  # its batches are given again
         self.guard.begin_step()
         self.buffers.restore()
         if not self.batches.ever and self.start_states is not None:
@@ -396,6 +423,7 @@ class Watch:
             if now != then and not (now != now and then != then):
                 self._give_up()
                 return
+            self._is_same |= math.isfinite(now)
 
     def _end_of_replay(self) -> Decision:
         self.session.pause()
@@ -421,6 +449,7 @@ class Watch:
     def _give_up(self) -> None:
         """The replay was another step, or showed nothing: this process cannot tell."""
         seen, self._seen = self._seen, None
+        self._first_look = None
         if not self.session.pause():
             self.session.tracer.active = False
         self.batches.stop_repeating()
@@ -462,6 +491,12 @@ def _is_power_of_ten(step: int) -> bool:
     while step > 1 and step % 10 == 0:
         step //= 10
     return step == 1
+
+
+def _facts(evidence: Evidence) -> str:
+    """What two looks at the same step have in common, as text: NaN is NaN there."""
+    origin = evidence.origin
+    return repr((origin.op, origin.site, [(o.index, o.value, o.stats) for o in origin.inputs]))
 
 
 def is_conclusive(evidence: Evidence) -> bool:
