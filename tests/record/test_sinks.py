@@ -161,6 +161,18 @@ def test_a_temporary_that_came_in_bad_is_described_steps_later() -> None:
     assert found.origin.inputs[0].first == (2,)
 
 
+def test_a_vector_times_a_matrix_is_one_line_of_the_path() -> None:
+    def program() -> None:
+        row = torch.tensor([1.0, 2.0]) @ torch.tensor([[3.0, 5.0], [7.0, 11.0]])
+        print(row * 1e37 * 1e3)
+
+    (found,) = anomalies_of(program)
+    (operand,) = [o for o in found.origin.inputs if o.value is not None]
+    names = {op.name: op.value for op in operand.upstream}
+    assert "squeeze" not in names
+    assert 17.0 in names.values()
+
+
 def test_a_parameter_that_was_bad_before_is_named() -> None:
     last = nn.Linear(2, 1)
     model = nn.Sequential(nn.Linear(2, 2), last)

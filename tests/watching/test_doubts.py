@@ -110,3 +110,53 @@ def test_torchs_warning_names_the_programs_line(programs: ForkServer, tmp_path: 
     watched = programs.run(script, mode="auto")
     assert "UserWarning: Converting a tensor" in plain.stderr
     assert watched.stderr.replace(f"{tmp_path}/", "") == plain.stderr
+
+
+TRAINED = """
+import numpy, torch
+from torch import nn
+torch.manual_seed(2)
+net = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(net.parameters(), 0.05)
+for step in range(30):
+    x = torch.randn(8, 3)
+    loss = (net(x) - x.sum(1, keepdim=True)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+share = torch.zeros(2) / torch.zeros(2)  # HERE
+"""
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "torch.save({'share': share}, 'kept.pt')",
+        "net.weight.data.mul_(share[0]); torch.save(net.state_dict(), 'kept.pt')",
+        "numpy.save('kept.npy', numpy.asarray(share))",
+        "with torch.no_grad(): print(net(torch.ones(2, 3) * share[0]).argmax().tolist())",
+    ],
+)
+def test_a_nan_that_leaves_after_training_is_followed_up(
+    programs: ForkServer, tmp_path: Path, use: str
+) -> None:
+    result = programs.run(written(tmp_path, TRAINED + use), mode="auto")
+    assert result.report is not None
+    assert result.report["anomalies"], result.stderr
+    assert result.report["anomalies"][0]["location"]["source"].endswith("# HERE")
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "torch.save({'mask': torch.full((2,), float('-inf'))}, 'kept.pt')",
+        "bounds = torch.full((2,), float('inf')); print(bounds, bounds.tolist(), bounds.numpy())",
+    ],
+)
+def test_infinities_among_others_are_mostly_meant(
+    programs: ForkServer, tmp_path: Path, use: str
+) -> None:
+    script = written(tmp_path, TRAINED + use)
+    plain = programs.run(script, traced=False)
+    watched = programs.run(script, mode="auto")
+    assert (watched.code, watched.stdout, watched.stderr) == (0, plain.stdout, plain.stderr)

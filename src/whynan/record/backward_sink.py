@@ -56,7 +56,8 @@ class BackwardSink:
             self.uses_scaler = True  # GradScaler decides at the step
             return
         named = [("loss", t) for t in tensors]
-        self.checks.check("loss", named, frames)
+        outside = self.tracer.uses_optimizer and self.tracer.local.optimizer is None
+        self.checks.check("loss", named, frames, may_be_dropped=outside)
         self.checks.check_right("loss", named, frames)
 
     def _is_scaled(self, tensor: torch.Tensor) -> bool:

@@ -69,7 +69,7 @@ class Checks:
         bad = [(name, tensor) for name, tensor in named if self.is_nonfinite(tensor)]
         if not bad:
             return
-        if sink == "observed":
+        if sink == "observed" and not more.get("is_asked"):
             self.before_observed()
         tensors = [local_of(tensor).detach() for _, tensor in bad[:4]]
         self.harm(Harm(sink=sink, subject=bad[0][0], tensors=tensors, frames=frames, **more))

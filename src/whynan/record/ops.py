@@ -43,6 +43,10 @@ HIDDEN_WRITES = {
     "cudnn_batch_norm": _STATISTICS,
     "miopen_batch_norm": _STATISTICS,
 }
+# They change how a tensor is looked at, and no value.
+RESHAPES = frozenset(
+    {"squeeze_", "unsqueeze_", "t_", "transpose_", "swapaxes_", "swapdims_", "detach_"}
+)
 IGNORED_NAMESPACES = frozenset({"profiler", "prim", "profiler_", "c10d_internal"})
 
 
@@ -81,10 +85,11 @@ class OpInfo:
         self.write_kwargs = tuple(a.name for _, a in written if a.kwarg_only)
         self.overwrites = bool(self.write_args) and self.base in OVERWRITES
         returns = schema.returns
-        self.view = (
-            bool(returns)
+        aliases = [r.alias_info for r in returns]
+        self.view = func._opname in RESHAPES or (
+            bool(aliases)
             and not self.entry
-            and all(r.alias_info is not None and not r.alias_info.is_write for r in returns)
+            and all(a is not None and not a.is_write for a in aliases)
         )
         self.mutates = bool(self.write_args or self.write_kwargs)
         self.makes_no_node = func.namespace in IGNORED_NAMESPACES or (

@@ -48,6 +48,7 @@ class OptimizerSink:
         self.tracer = checks.tracer
         self.backward = backward
         self.on_step: Callable[[int], None] = lambda step: None
+        self.before_step: Callable[[], None] = lambda: None
         self._handles: list[Any] = []
         self._grad_max: float | None = None
         self._skips = 0
@@ -139,6 +140,7 @@ class OptimizerSink:
         self, optimizer: Optimizer, frames: Frames | None, has_closure: bool
     ) -> None:
         checks = self.checks
+        self.before_step()
         gradients = [
             local_of(p.grad)
             for group in optimizer.param_groups

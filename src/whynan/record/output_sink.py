@@ -10,6 +10,7 @@ import torch
 
 from whynan.record.checks import Checks, tensors_in
 from whynan.record.patches import Patches
+from whynan.record.questions import asks
 from whynan.record.records import Record
 from whynan.record.sites import Frames, beyond_own, capture, is_torch_file
 from whynan.record.slicing import Harm
@@ -36,7 +37,6 @@ class OutputSink:
         self._pending: Harm | None = None
         self.tracer.on_read_out = self._item
         self.tracer.on_absorbed = self._absorbed
-        checks.before_observed = self.flush
 
     def install(self, patches: Patches) -> None:
         for name in READERS:
@@ -121,7 +121,8 @@ class OutputSink:
             self.checks.quietly(lambda: self._observed(subject, tensor, record.frames))
 
     def _observed(self, subject: str, tensor: torch.Tensor, frames: Frames | None) -> None:
-        self.checks.check("observed", [(subject, tensor)], frames)
+        is_asked = frames is not None and asks(frames.code, frames.lasti)
+        self.checks.check("observed", [(subject, tensor)], frames, is_asked=is_asked)
         self.checks.check_right("observed", [(subject, tensor)], frames)
 
     def _wrap_reader(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -146,7 +147,8 @@ class OutputSink:
     def _wrap_save(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def save(obj: Any, *args: Any, **kwargs: Any) -> Any:
             frames = capture(sys._getframe(1))
-            named = [("saved tensor", t) for t in tensors_in(obj)]
+            held = obj.state_dict() if isinstance(obj, torch.nn.Module) else obj
+            named = [("saved tensor", t) for t in tensors_in(held)]
             self.checks.quietly(lambda: self.checks.check("observed", named, frames))
             return original(obj, *args, **kwargs)
 

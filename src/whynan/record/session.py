@@ -23,6 +23,7 @@ from whynan.record.retention import forget
 from whynan.record.slicing import Harm, Slicer
 from whynan.record.surroundings import Surroundings
 from whynan.record.tracer import HOLD_BYTES, Tracer
+from whynan.record.waiting import Waiting
 from whynan.recording import Recording
 
 MAX_HARMS = 20
@@ -52,6 +53,9 @@ class Session:
         self.earlier: Callable[[], Iterable[HistoryRow]] = lambda: ()  # steps not recorded here
         self.on_known_harm: Callable[[], None] = lambda: None  # explained once already
         self._evidence: list[Evidence] = []
+        self.waiting = Waiting(self.checks, self._accept)
+        self.checks.before_observed = self._before_observed
+        self.optimizers.before_step = self.waiting.step_is_taken
         self._harms = 0
 
     def start(self) -> None:
@@ -67,6 +71,7 @@ class Session:
         parts = (self.outputs, self.backward, self.optimizers, self.surroundings, self.batches)
         for part in parts:
             part.install(self._patches)
+        self.waiting.install(self._patches)
         self._mode = self.tracer.mode()
         self._mode.__enter__()
         self.tracer.active = True
@@ -111,6 +116,7 @@ class Session:
         """End the block; `error` is the exception that left it, if one did."""
         try:
             self.optimizers.resume()
+            self.checks.quietly(lambda: self.waiting.end(error))
             if error is None:
                 self.checks.quietly(self.outputs.flush)
                 self.checks.quietly(self.backward.finish)
@@ -154,6 +160,21 @@ class Session:
             self.on_known_harm()
             return
         evidence = look_around(evidence, self)
+        if harm.may_be_dropped:
+            self.waiting.losses.append(evidence)
+        elif harm.is_asked:
+            self.waiting.asked.append(evidence)
+        else:
+            self._accept(evidence)
+
+    def _before_observed(self) -> None:
+        self.waiting.settle()
+        self.outputs.flush()
+
+    def _accept(self, evidence: Evidence) -> None:
+        if _place(evidence) in map(_place, self._evidence):
+            self.on_known_harm()
+            return
         if not self._evidence:
             self.batches.save(evidence.around.sample)
         self._evidence.append(evidence)

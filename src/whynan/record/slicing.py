@@ -45,6 +45,8 @@ class Harm:
     hyper: dict[str, Scalar] = field(default_factory=dict)
     step: int = 0
     is_buffer: bool = False
+    may_be_dropped: bool = False  # the gradients of this loss may never be stepped with
+    is_asked: bool = False  # the program reads it to test it
 
     @property
     def matters(self) -> bool:

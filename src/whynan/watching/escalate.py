@@ -81,6 +81,7 @@ class Watch:
         self._also_live: set[int] = set()
         self._open_doubt: Seen | None = None
         self._late_doubt: Seen | None = None  # settled when the program ends
+        self._asked: Seen | None = None  # by the program itself, since the last step
         self._calls = 0
         self.start_states: Any = None
         self._threads: set[int] = set()
@@ -91,6 +92,7 @@ class Watch:
         """Models and optimizers that exist already may be given; later ones are found."""
         guard = self.guard
         guard.on_harm, guard.on_doubt, guard.on_large = self._harm, self._doubt, self._large
+        guard.on_question = self._question
         guard.before_step, guard.after_step = self._before_step, self._after_step
         guard.after_backward, guard.on_loss = self._after_backward, self._compare_losses
         guard.on_cancel = self.session.optimizers.leave
@@ -129,6 +131,8 @@ class Watch:
                 self._give_up()
             elif error is None or isinstance(error, SystemExit):
                 self.guard.quietly(self.guard.look_at_losses)
+                if isinstance(error, SystemExit) and error.code not in (None, 0):
+                    self._open_doubt = self._open_doubt or self._asked
                 self._open_doubt = self._open_doubt or self._unjudged()
                 self.guard.quietly(self._settle_doubt)
             elif self.guard.active and self.armed_from is None and complains(error):
@@ -281,6 +285,7 @@ class Watch:
             else:
                 self._give_up()
         self._schedules.on = True
+        self._asked = None
         self._settle_doubt()
         self.batches.begin_step()
         self._settle()
@@ -299,8 +304,6 @@ class Watch:
 
     def _fetching(self) -> None:
         self._schedules.on = True
-        if self._phase == "guard" and self.guard.local.losses and self.guard.looking:
-            self.guard.look_at_losses()
         if not self.guard.local.losses and not self.batches.given:
             self._settle_doubt()
         needed = self._phase == "guard" or (self._phase == "live" and self.policy == "skip")
@@ -353,6 +356,10 @@ class Watch:
             self._late_doubt = self._late_doubt or seen
         if len(self._also_live) < MAX_ALSO_LIVE:
             self._also_live.add(self.guard.step + 1)  # if it lasts, the tracer will judge it
+
+    def _question(self, seen: Seen) -> None:
+        """The program tests this value: what it does then tells whether it could go on."""
+        self._asked = seen
 
     def _unjudged(self) -> Seen | None:
         """An infinity that was read where the recorder never saw one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import threading
@@ -16,10 +17,12 @@ from whynan.model import Sink
 from whynan.record.checks import PLAIN, tensors_in
 from whynan.record.optimizer_sink import learning_rate, moves_safely, parameters, state_of
 from whynan.record.patches import Patches
+from whynan.record.questions import asks
 from whynan.record.sites import Frames, capture
 from whynan.record.stats import has_nonfinite, local_of, norms, number
+from whynan.record.waiting import before_zero_grad, drops_bad_gradients
 from whynan.watching.history import History
-from whynan.watching.readers import Readers
+from whynan.watching.readers import Readers, holds_nan
 from whynan.watching.scaling import Scaling
 
 Optimizer = torch.optim.Optimizer
@@ -93,6 +96,7 @@ class Guard:
         self.readers = Readers(self)
         self.on_harm: Callable[[Seen, Optimizer | None], Decision] = lambda seen, optimizer: "go"
         self.on_doubt: Callable[[Seen], None] = lambda seen: None
+        self.on_question: Callable[[Seen], None] = lambda seen: None  # the program tests it
         self.before_step: Callable[[Optimizer], Decision] = lambda optimizer: "go"
         self.agree: Callable[[Optimizer, Decision], Decision] | None = None  # with other ranks
         self.on_cancel: Callable[[], None] = lambda: None  # from inside step()
@@ -117,6 +121,7 @@ class Guard:
         for module in (torch.nn.utils, torch.nn.utils.clip_grad):
             patches.wrap(module, "clip_grad_norm_", self._wrap_clip)
         self.readers.install(patches)
+        before_zero_grad(patches, self._before_zero_grad)
         self.scaling.install(patches, lambda: self.active, self._scale_collapsed, self._left_out)
 
     def quietly(self, work: Callable[..., Any], *args: Any, otherwise: Any = None) -> Any:
@@ -264,6 +269,16 @@ class Guard:
                 self._harm("parameter", subject, None, None)
                 return
 
+    def _before_zero_grad(self, owner: Any) -> None:
+        local = self.local
+        if (local.losses or local.values or local.clipped) and self.is_the_users():
+            self.quietly(self.unrecorded, lambda: self._are_dropped(owner))
+
+    def _are_dropped(self, owner: Any) -> None:
+        """Gradients that nobody steps with do no harm, and their loss did none."""
+        if drops_bad_gradients(owner):
+            self.begin_step()
+
     def begin_step(self) -> None:
         """A step begins: what was collected belongs to the one before."""
         local = self.local
@@ -348,7 +363,8 @@ class Guard:
             sink="observed", subject="value read out", step=self.step, value=value,
             frames=frames, certain=False,
         )  # fmt: skip
-        self.quietly(self.on_doubt, seen)
+        is_asked = frames is not None and asks(frames.code, frames.lasti)
+        self.quietly(self.on_question if is_asked else self.on_doubt, seen)
 
     def _scale_collapsed(self, optimizer: Optimizer) -> None:
         if self.looking:
@@ -364,8 +380,15 @@ class Guard:
         for tensor in tensors_in(output):
             plain = type(tensor).__torch_dispatch__ in PLAIN and tensor.layout is torch.strided
             if plain and tensor.is_floating_point() and has_nonfinite(tensor.detach()):
-                subject = f"output of {type(module).__name__}"
-                self.on_doubt(Seen(sink="output", subject=subject, step=self.step, certain=False))
+                self.on_doubt(
+                    Seen(
+                        sink="output",
+                        subject=f"output of {type(module).__name__}",
+                        step=self.step,
+                        value=math.nan if holds_nan(tensor) else math.inf,
+                        certain=False,
+                    )
+                )
                 return
 
 

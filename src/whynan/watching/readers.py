@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import warnings
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from whynan.hush import collected
-from whynan.record.checks import PLAIN
+from whynan.record.checks import PLAIN, tensors_in
 from whynan.record.patches import Patches
 from whynan.record.sites import Frames, capture, is_torch_file
 from whynan.record.stats import has_nonfinite
@@ -29,7 +30,8 @@ class Readers:
 
     def install(self, patches: Patches) -> None:
         patches.wrap(torch.Tensor, "__float__", _warn_at_the_caller)
-        for name in ("item", "tolist", "numpy", "__float__"):
+        patches.wrap(torch, "save", self._wrap_save)
+        for name in ("item", "tolist", "numpy", "__array__", "__float__"):
             patches.wrap(torch.Tensor, name, self._wrap_reader)
         for name in ("__repr__", "__format__"):
             patches.wrap(torch.Tensor, name, self._wrap_text)
@@ -42,19 +44,32 @@ class Readers:
             if type(value) is float:
                 if value - value != 0:
                     self._tell(value, sys._getframe(1))
-            elif guard.looking and not isinstance(value, (int, complex)) and guard.is_the_users():
-                bad = guard.quietly(_nonfinite_in, tensor)
-                if bad is not None:
-                    self._tell(bad, sys._getframe(1))
+            elif isinstance(value, (int, complex)) or not guard.looking:
+                pass
+            elif guard.is_the_users() and guard.quietly(holds_nan, tensor):
+                self._tell(math.nan, sys._getframe(1))
             return value
 
         return read
 
+    def _wrap_save(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        guard = self._guard
+
+        def save(obj: Any, *args: Any, **kwargs: Any) -> Any:
+            if guard.looking and guard.is_the_users() and guard.quietly(_any_nan, obj):
+                self._tell(math.nan, sys._getframe(1))
+            return original(obj, *args, **kwargs)
+
+        return save
+
     def _wrap_text(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def show(tensor: Any, *args: Any, **kwargs: Any) -> Any:
             text = original(tensor, *args, **kwargs)
-            if isinstance(text, str) and ("nan" in text or "inf" in text):
-                self._tell(float("nan" if "nan" in text else "inf"), sys._getframe(1))
+            if isinstance(text, str):
+                if "nan" in text:
+                    self._tell(math.nan, sys._getframe(1))
+                elif "inf" in text and tensor.numel() == 1:
+                    self._tell(math.inf, sys._getframe(1))
             return text
 
         return show
@@ -92,8 +107,14 @@ def _warn_at_the_caller(original: Callable[..., Any]) -> Callable[..., Any]:
     return convert
 
 
-def _nonfinite_in(tensor: torch.Tensor) -> float | None:
+def holds_nan(tensor: torch.Tensor) -> bool:
+    """Of several values infinite ones are mostly meant: masks, bounds, first minima."""
     plain = type(tensor).__torch_dispatch__ in PLAIN and tensor.layout is torch.strided
-    if plain and tensor.is_floating_point() and has_nonfinite(tensor.detach()):
-        return float("nan" if bool(torch.isnan(tensor.detach()).any()) else "inf")
-    return None
+    if not plain or not tensor.is_floating_point() or not has_nonfinite(tensor.detach()):
+        return False
+    return bool(torch.isnan(tensor.detach()).any())
+
+
+def _any_nan(saved: Any) -> bool:
+    held = saved.state_dict() if isinstance(saved, torch.nn.Module) else saved
+    return any(map(holds_nan, tensors_in(held)))
