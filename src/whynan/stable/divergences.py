@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from whynan.stable.exponentials import _expm1_minus, near_or_far, series
-from whynan.stable.precision import widen, widen_pair
+from whynan.stable.precision import together, widen, widen_pair
 from whynan.stable.quick import keep_above, quick
 
 
@@ -46,7 +46,7 @@ def kl_from_logits(p_logits: Tensor, q_logits: Tensor, dim: int = -1) -> Tensor:
     drown in the rounding of terms that cancel.
     """
     dtype, p_logits, q_logits = widen_pair(p_logits, q_logits)
-    return _kl(*torch.broadcast_tensors(p_logits, q_logits), dim).squeeze(dim).to(dtype)
+    return _kl(*together(p_logits, q_logits), dim).squeeze(dim).to(dtype)
 
 
 def _kl_plain(p_logits: Tensor, q_logits: Tensor, dim: int) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from whynan.stable.precision import widen, widen_pair
+from whynan.stable.precision import together, widen, widen_pair
 from whynan.stable.quick import above, keep_above, quick, times_slopes
 from whynan.stable.slopes import with_slopes
 
@@ -21,7 +21,7 @@ def safe_div(
     1 / 1e-40 is inf in float32: `min_abs` puts the border where it should be.
     """
     dtype, a, b = widen_pair(a, b)
-    return _div(*torch.broadcast_tensors(a, b), fill, min_abs).to(dtype)
+    return _div(*together(a, b), fill, min_abs).to(dtype)
 
 
 def _div_plain(a: Tensor, b: Tensor, fill: float, min_abs: float) -> Tensor:
@@ -70,8 +70,8 @@ def safe_sqrt(x: Tensor) -> Tensor:
 
 
 def _sqrt_slope(x: Tensor) -> tuple[Tensor]:
-    positive = x.sign().clamp(min=0)
-    return (0.5 * torch.rsqrt(x.clamp(min=torch.finfo(x.dtype).tiny)) * positive,)
+    info = torch.finfo(x.dtype)
+    return (0.5 * torch.rsqrt(x.clamp(min=info.tiny * info.eps)) * x.sign().clamp(min=0),)
 
 
 def _sqrt_forward(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -87,7 +87,7 @@ _sqrt = quick(
 def safe_pow(x: Tensor, exponent: Tensor | float) -> Tensor:
     """x ** exponent for any real exponent, and 0 with gradient 0 where x <= 0."""
     dtype, x, exponent = widen_pair(x, exponent)
-    x = x.expand(torch.broadcast_shapes(x.shape, exponent.shape))
+    x, _ = together(x, exponent)
     base = torch.nn.functional.threshold(x, 0.0, 1.0)
     return above(torch.pow(base, exponent), x, 0.0).to(dtype)
 
@@ -128,7 +128,7 @@ def safe_atan2(y: Tensor | float, x: Tensor | float) -> Tensor:
     torch divides by x*x + y*y, which leaves float32 beyond 1e-19 and 1e19.
     """
     dtype, y, x = widen_pair(y, x)
-    return _atan2(*torch.broadcast_tensors(y, x)).to(dtype)
+    return _atan2(*together(y, x)).to(dtype)
 
 
 def _atan2_slopes(y: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from whynan.stable.precision import widen, widen_pair
+from whynan.stable.precision import together, widen, widen_pair
 from whynan.stable.quick import above, keep_above, quick, times_slopes
 from whynan.stable.slopes import with_slopes
 
@@ -49,7 +49,7 @@ _log1mexp = quick(
 def logsubexp(a: Tensor, b: Tensor) -> Tensor:
     """log(exp(a) - exp(b)) for a >= b: -inf where they are equal, both -inf included."""
     dtype, a, b = widen_pair(a, b)
-    return _logsubexp(*torch.broadcast_tensors(a, b)).to(dtype)
+    return _logsubexp(*together(a, b)).to(dtype)
 
 
 def _gap(a: Tensor, b: Tensor) -> Tensor:

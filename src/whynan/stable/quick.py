@@ -38,7 +38,7 @@ def quick(plain: Callable[..., Tensor], forward: Forward, backward: Backward) ->
         def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
             wanted = ctx.needs_input_grad
             given, kept = ctx.saved_tensors[: ctx.given], ctx.saved_tensors[ctx.given :]
-            if not torch.is_grad_enabled():
+            if torch.compiler.is_compiling() or not torch.is_grad_enabled():
                 slopes = backward(*grads, *kept, wanted=wanted[: ctx.given])
                 return *slopes, *(None for _ in ctx.settings)
             again = [*given, *ctx.settings]
@@ -55,10 +55,18 @@ def quick(plain: Callable[..., Tensor], forward: Forward, backward: Backward) ->
     def apply(*given: Any) -> Tensor:
         if _transformed():
             return plain(*given)
+        # Not only for speed: torch.compile (2.13) miscounts the arguments of a Function that
+        # nobody wants a gradient of.
+        if not (torch.is_grad_enabled() and any(_wants_gradient(x) for x in given)):
+            return forward(*given)[0]
         result: Tensor = Quick.apply(*given)  # type: ignore[no-untyped-call] # torch's own
         return result
 
     return apply
+
+
+def _wants_gradient(x: object) -> bool:
+    return isinstance(x, Tensor) and x.requires_grad
 
 
 def times_slopes(grad: Tensor, *slopes: Tensor, wanted: tuple[bool, ...]) -> tuple[Tensor | None, ...]:  # fmt: skip
@@ -69,9 +77,7 @@ def times_slopes(grad: Tensor, *slopes: Tensor, wanted: tuple[bool, ...]) -> tup
 def _transformed() -> bool:
     """Whether something other than ordinary autograd looks at the operations."""
     return (
-        torch.compiler.is_compiling()
-        or torch._C._are_functorch_transforms_active()
-        or torch.autograd.forward_ad._current_level >= 0
+        torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0
     )
 
 
@@ -81,11 +87,13 @@ def above(a: Tensor, x: Tensor, limit: float) -> Tensor:
     `hardshrink_backward` and `hardtanh_backward`, which look as apt, drop a NaN in x where they
     are vectorised (torch 2.13).
     """
-    return torch.ops.aten.threshold_backward(a, x, limit)
+    chosen: Tensor = torch.ops.aten.threshold_backward(a, x, limit)
+    return chosen
 
 
 def keep_above(a: Tensor, x: Tensor, limit: float) -> Tensor:
     """The same, in place of a where that can be."""
-    if _transformed():
+    if _transformed() or torch.compiler.is_compiling():
         return above(a, x, limit)
-    return torch.ops.aten.threshold_backward.grad_input(a, x, limit, grad_input=a)
+    torch.ops.aten.threshold_backward.grad_input(a, x, limit, grad_input=a)
+    return a

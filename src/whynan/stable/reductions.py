@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from whynan.stable.elementary import safe_sqrt
-from whynan.stable.precision import widen
+from whynan.stable.precision import together, widen
 from whynan.stable.quick import above
 
 Dims = int | tuple[int, ...] | None
@@ -78,7 +78,7 @@ def _kept(x: Tensor, mask: Tensor, dim: Dims) -> tuple[Tensor, Tensor, Tensor]:
     """x with 0 for what is hidden, the mask as numbers, and how many are left."""
     if mask.dtype is not torch.bool:
         raise TypeError(f"mask must be boolean (True: keep), got {mask.dtype}")
-    x, mask = torch.broadcast_tensors(x, mask)
+    x, mask = together(x, mask)
     weight = mask.to(x.dtype)
     return above(x, weight, 0.5), weight, mask.sum(dim, keepdim=True)
 

@@ -8,8 +8,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from whynan.stable.precision import widen
-from whynan.stable.quick import above, quick
+from whynan.stable.precision import together, widen
+from whynan.stable.quick import above, keep_above, quick
 
 Empty = Literal["zeros", "uniform", "raise"]
 
@@ -82,7 +82,7 @@ def masked_softmax(x: Tensor, mask: Tensor, dim: int = -1, *, empty: Empty = "ze
     """
     dtype, x = widen(x)
     _refuse_numbers(mask)
-    p = _shares(*torch.broadcast_tensors(x, mask), dim)
+    p = _shares(*together(x, mask), dim)
     if empty != "zeros":
         none = p.detach().sum(dim, keepdim=True) == 0
         if empty == "raise":
@@ -104,24 +104,26 @@ def _shares_of(hidden: Tensor, dim: int) -> Tensor:
     return share / (share.sum(dim, keepdim=True) + none)
 
 
-def _shares_forward(x: Tensor, mask: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:
+def _shares_forward(x: Tensor, mask: Tensor, dim: int) -> tuple[Tensor, ...]:
     weight = mask.to(x.dtype)
     hidden = above(x, weight, 0.5)
     # 0 for what is kept and -inf for the rest.
-    hidden.add_(weight.sub_(1).mul_(torch.finfo(x.dtype).max).mul_(2))
+    hidden.add_((weight - 1).mul_(torch.finfo(x.dtype).max).mul_(2))
     top = hidden.amax(dim, keepdim=True)
     none = top == -math.inf
     share = hidden.sub_(torch.where(none, 0.0, top)).exp_()
     total = share.sum(dim, keepdim=True) + none
     share.div_(total)
-    return share, share, total
+    return share, share, total, weight
 
 
 def _shares_backward(
-    grad: Tensor, share: Tensor, total: Tensor, wanted: tuple[bool, bool]
+    grad: Tensor, share: Tensor, total: Tensor, weight: Tensor, wanted: tuple[bool, bool]
 ) -> tuple[Tensor | None, ...]:
     part = share * grad
-    return part.addcmul_(share, part.sum_to_size(total.shape), value=-1), None
+    part.addcmul_(share, part.sum_to_size(total.shape), value=-1)
+    # A NaN that can be seen spoils its row, but not what is hidden there.
+    return keep_above(part, weight, 0.5), None
 
 
 _shares = quick(_shares_plain, _shares_forward, _shares_backward)

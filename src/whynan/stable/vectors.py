@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from whynan.stable.precision import widen, widen_pair
+from whynan.stable.precision import together, widen, widen_pair
 from whynan.stable.quick import quick
 
 Dims = int | tuple[int, ...] | None
@@ -58,7 +58,7 @@ def _normalize_backward(
 def cosine_similarity(u: Tensor, v: Tensor, dim: int = -1) -> Tensor:
     """Cosine of the angle, never beyond ±1; 0 with gradient 0 for a zero vector."""
     dtype, u, v = widen_pair(u, v)
-    cosine = _cosine(*torch.broadcast_tensors(u, v), dim)
+    cosine = _cosine(*together(u, v), dim)
     return cosine.clamp(-1.0, 1.0).squeeze(dim).to(dtype)
 
 
@@ -95,7 +95,7 @@ def angle_between(u: Tensor, v: Tensor, dim: int = -1) -> Tensor:
     With a zero vector the angle is pi/2; between two of them it is 0.
     """
     dtype, u, v = widen_pair(u, v)
-    return _angle(*torch.broadcast_tensors(u, v), dim).squeeze(dim).to(dtype)
+    return _angle(*together(u, v), dim).squeeze(dim).to(dtype)
 
 
 def _angle_plain(u: Tensor, v: Tensor, dim: int) -> Tensor:
@@ -165,7 +165,8 @@ _clip = quick(_clip_plain, _clip_forward, _clip_backward)
 
 
 def _norm_of(x: Tensor, dim: Dims) -> Tensor:
-    return torch.linalg.vector_norm(x, dim=dim, keepdim=True)
+    norm: Tensor = torch.linalg.vector_norm(x, dim=dim, keepdim=True)
+    return norm
 
 
 def _inverse(length: Tensor) -> Tensor:
@@ -194,8 +195,9 @@ def _scaled(x: Tensor, dim: Dims) -> tuple[Tensor, Tensor]:
     over = dim if dim is not None else tuple(range(x.dim()))
     fixed = x.detach()
     scale = torch.maximum(fixed.amax(over, keepdim=True), -fixed.amin(over, keepdim=True))
-    scale = torch.where((scale == 0) | torch.isinf(scale), 1.0, scale)
-    return x / scale, scale
+    tiny = torch.finfo(x.dtype).tiny
+    scale = scale.clamp(tiny, 1 / tiny)
+    return x * (1 / scale), scale
 
 
 def _reduced(norm: Tensor, dim: Dims, keepdim: bool) -> Tensor:
