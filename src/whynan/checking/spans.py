@@ -141,6 +141,8 @@ class Entry:
     size: int  # bytes to read
     tally: Callable[[Callable[[int], None]], Tally]  # given a call-back for progress
     index: Callable[[int], tuple[int, ...]] | None = None  # of a position, unless in reading order
+    unread: str | None = None  # why it cannot be looked at, though the others can
+    text: bool = False  # words or dates, in which nothing can be bad
 
     def summary(self, progress: Callable[[int], None]) -> Summary:
         """Read every value."""
