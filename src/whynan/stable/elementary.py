@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from whynan.stable.precision import together, widen, widen_pair
-from whynan.stable.quick import above, keep_above, quick, times_slopes
+from whynan.stable.quick import above, keep_above, quick_slopes
 from whynan.stable.slopes import with_slopes
 
 # How far inside ±1 the arc functions stay. 1 - 1e-8 is 1 in float32, 1 - 1e-3 is 1 in bfloat16.
@@ -40,7 +40,7 @@ def _div_forward(
     return value, keep_above(b.reciprocal(), size, min_abs), down
 
 
-_div = quick(_div_plain, _div_forward, times_slopes)
+_div = quick_slopes(_div_plain, _div_forward)
 
 
 def safe_log(x: Tensor, *, floor: float | None = None) -> Tensor:
@@ -60,7 +60,7 @@ def _log_forward(x: Tensor, floor: float) -> tuple[Tensor, Tensor]:
     return value, keep_above(kept.reciprocal_(), x, floor * (1 - torch.finfo(x.dtype).eps))
 
 
-_log = quick(lambda x, floor: torch.log(x.clamp(min=floor)), _log_forward, times_slopes)
+_log = quick_slopes(lambda x, floor: torch.log(x.clamp(min=floor)), _log_forward)
 
 
 def safe_sqrt(x: Tensor) -> Tensor:
@@ -79,9 +79,7 @@ def _sqrt_forward(x: Tensor) -> tuple[Tensor, Tensor]:
     return root, keep_above(root.reciprocal().mul_(0.5), x, 0.0)
 
 
-_sqrt = quick(
-    with_slopes(lambda x: x.clamp(min=0).sqrt_(), _sqrt_slope), _sqrt_forward, times_slopes
-)
+_sqrt = quick_slopes(with_slopes(lambda x: x.clamp(min=0).sqrt_(), _sqrt_slope), _sqrt_forward)
 
 
 def safe_pow(x: Tensor, exponent: Tensor | float) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from whynan.stable.precision import together, widen, widen_pair
-from whynan.stable.quick import above, keep_above, quick, times_slopes
+from whynan.stable.quick import above, keep_above, quick_slopes
 from whynan.stable.slopes import with_slopes
 
 # Beyond it, exp(-2|x|) is below the last digit of 1 in every type.
@@ -39,10 +39,9 @@ def _log1mexp_slope(x: Tensor) -> tuple[Tensor]:
     return (-(torch.exp(x) / (0 - torch.expm1(x))),)
 
 
-_log1mexp = quick(
+_log1mexp = quick_slopes(
     with_slopes(lambda x: _log1mexp_forward(x)[0], _log1mexp_slope),
     lambda x: _log1mexp_forward(x)[:2],
-    times_slopes,
 )
 
 
@@ -69,10 +68,8 @@ def _logsubexp_forward(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return value.add_(a), rise, keep_above(fall, a, -math.inf)
 
 
-_logsubexp = quick(
-    with_slopes(lambda a, b: _logsubexp_forward(a, b)[0], _logsubexp_slopes),
-    _logsubexp_forward,
-    times_slopes,
+_logsubexp = quick_slopes(
+    with_slopes(lambda a, b: _logsubexp_forward(a, b)[0], _logsubexp_slopes), _logsubexp_forward
 )
 
 
@@ -97,10 +94,8 @@ def _log_cosh_forward(x: Tensor) -> tuple[Tensor, Tensor]:
     return value, slope.div_(square.mul_(2).add_(1))
 
 
-_log_cosh = quick(
-    with_slopes(lambda x: _log_cosh_parts(x)[0], lambda x: (torch.tanh(x),)),
-    _log_cosh_forward,
-    times_slopes,
+_log_cosh = quick_slopes(
+    with_slopes(lambda x: _log_cosh_parts(x)[0], lambda x: (torch.tanh(x),)), _log_cosh_forward
 )
 
 
@@ -120,13 +115,12 @@ def _softplus_inv_forward(y: Tensor) -> tuple[Tensor, Tensor]:
     return torch.log(left).add_(y), left.reciprocal_()
 
 
-_softplus_inv = quick(
+_softplus_inv = quick_slopes(
     with_slopes(
         lambda y: _softplus_inv_forward(y)[0],
         lambda y: (-1 / torch.expm1(-y),),
     ),
     _softplus_inv_forward,
-    times_slopes,
 )
 
 
@@ -158,8 +152,7 @@ def series(x: Tensor) -> Tensor:
     return total.mul_(x).mul_(x).mul_(0.5)
 
 
-_expm1_minus = quick(
+_expm1_minus = quick_slopes(
     with_slopes(lambda x: _expm1_minus_forward(x)[0], lambda x: (torch.expm1(x),)),
     _expm1_minus_forward,
-    times_slopes,
 )

@@ -2,7 +2,7 @@
 
 Operations that autograd records cost a pass each way, and `torch.where` on a CPU as much as three
 exponentials (torch 2.13). Here forward works in place on what it makes and keeps what backward
-needs. The plain form still serves `torch.compile`, `torch.func` and derivatives of the gradient.
+needs. The plain form still serves `torch.func` and derivatives of the gradient.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ Forward = Callable[..., tuple[Tensor, ...]]
 Backward = Callable[..., tuple[Tensor | None, ...]]
 
 
-def quick(plain: Callable[..., Tensor], forward: Forward, backward: Backward) -> Callable[..., Tensor]:  # fmt: skip
+def quick(
+    plain: Callable[..., Tensor], forward: Forward, backward: Backward, *, compiled: bool = True
+) -> Callable[..., Tensor]:
     """`plain(*tensors, *settings)`, faster where nothing but ordinary autograd is at work.
 
     `forward` takes the same and returns the result and what to keep; `backward` takes the gradient,
     what was kept and which of the tensors want one. It may write into what was kept only if it
-    made that itself, because backward can run twice.
+    made that itself, because backward can run twice. `compiled`: take this way there, too.
     """
 
     class Quick(torch.autograd.Function):
@@ -53,7 +55,7 @@ def quick(plain: Callable[..., Tensor], forward: Forward, backward: Backward) ->
             return tuple(next(found) if want else None for want in wanted)
 
     def apply(*given: Any) -> Tensor:
-        if _transformed():
+        if _transformed() or (torch.compiler.is_compiling() and not compiled):
             return plain(*given)
         # Not only for speed: torch.compile (2.13) miscounts the arguments of a Function that
         # nobody wants a gradient of.
@@ -69,9 +71,19 @@ def _wants_gradient(x: object) -> bool:
     return isinstance(x, Tensor) and x.requires_grad
 
 
-def times_slopes(grad: Tensor, *slopes: Tensor, wanted: tuple[bool, ...]) -> tuple[Tensor | None, ...]:  # fmt: skip
-    """The backward of an elementwise function whose forward kept its slopes."""
-    return tuple(grad * s if want else None for s, want in zip(slopes, wanted, strict=True))
+def quick_slopes(plain: Callable[..., Tensor], forward: Forward) -> Callable[..., Tensor]:
+    """The same for an elementwise function: `forward` returns its value and its slopes.
+
+    Compiled, the plain form is better: the compiler would keep a mask for backward, whose
+    unpacking costs more than to compute anew (torch 2.13).
+    """
+
+    def backward(
+        grad: Tensor, *slopes: Tensor, wanted: tuple[bool, ...]
+    ) -> tuple[Tensor | None, ...]:
+        return tuple(grad * s if want else None for s, want in zip(slopes, wanted, strict=True))
+
+    return quick(plain, forward, backward, compiled=False)
 
 
 def _transformed() -> bool:
