@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 
-from tests.checking.files_for_tests import checked
+from tests.checking.files_for_tests import checked, saved
 from whynan.checking.compare import compare
 from whynan.checking.file_text import exit_code, lines_of
 
@@ -101,6 +103,19 @@ def test_what_was_not_read_is_not_said_to_be_new_or_gone(tmp_path: Path) -> None
     assert compare([checked(partly)], [checked(sound)]).lines() == [
         f"  not compared: y in {partly}, which could not be checked"
     ]
+
+
+def test_a_plain_number_in_a_checkpoint_may_be_nan(tmp_path: Path) -> None:
+    state = {
+        "model": {"w": torch.ones(2)},
+        "best": math.inf,
+        "epoch": 3,
+        "history": [0.5, math.nan],
+    }
+    report = checked(saved(tmp_path / "x.pt", state))
+    assert [str(item) for item in report.bad] == ["history.1: scalar float64  | 1 NaN"]
+    sound = {"w": torch.ones(2), "best": -math.inf, "lr": 1e-3}
+    assert not checked(saved(tmp_path / "y.pt", sound)).bad
 
 
 TABLES = {
