@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from whynan.stable.precision import together, widen, widen_pair
-from whynan.stable.quick import above, keep_above, quick_slopes
+from whynan.stable.quick import above, keep_above, quick, quick_slopes
 from whynan.stable.slopes import with_slopes
 
 # How far inside ±1 the arc functions stay. 1 - 1e-8 is 1 in float32, 1 - 1e-3 is 1 in bfloat16.
@@ -84,10 +84,38 @@ _sqrt = quick_slopes(with_slopes(lambda x: x.clamp(min=0).sqrt_(), _sqrt_slope),
 
 def safe_pow(x: Tensor, exponent: Tensor | float) -> Tensor:
     """x ** exponent for any real exponent, and 0 with gradient 0 where x <= 0."""
+    number = not isinstance(exponent, Tensor)
     dtype, x, exponent = widen_pair(x, exponent)
-    x, _ = together(x, exponent)
+    x, full = together(x, exponent)
+    return _pow(x, exponent if number else full).to(dtype)
+
+
+def _pow_plain(x: Tensor, exponent: Tensor) -> Tensor:
+    return above(torch.pow(torch.nn.functional.threshold(x, 0.0, 1.0), exponent), x, 0.0)
+
+
+def _pow_forward(x: Tensor, exponent: Tensor) -> tuple[Tensor, ...]:
     base = torch.nn.functional.threshold(x, 0.0, 1.0)
-    return above(torch.pow(base, exponent), x, 0.0).to(dtype)
+    value = keep_above(torch.pow(base, exponent), x, 0.0)
+    return value, value, x, base, exponent
+
+
+def _pow_backward(
+    grad: Tensor, value: Tensor, x: Tensor, base: Tensor, exponent: Tensor,
+    wanted: tuple[bool, bool],
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    def of_base() -> Tensor:
+        # Not value / x, which is 0 or inf where the slope need not be.
+        slope = torch.pow(base, exponent - 1).mul_(exponent)
+        return keep_above(keep_above(slope, exponent.abs(), 0.0).mul_(grad), x, 0.0)
+
+    def of_exponent() -> Tensor:
+        return keep_above(torch.log(base).mul_(value).mul_(grad), x, 0.0)
+
+    return of_base() if wanted[0] else None, of_exponent() if wanted[1] else None
+
+
+_pow = quick(_pow_plain, _pow_forward, _pow_backward, compiled=False)
 
 
 def safe_acos(x: Tensor, *, eps: float | None = None) -> Tensor:
@@ -141,4 +169,14 @@ def _atan2_slopes(y: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     return x / square, -y / square
 
 
-_atan2 = with_slopes(lambda y, x: torch.atan2(y, x), _atan2_slopes)
+def _atan2_forward(y: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    value, limit = torch.atan2(y, x), torch.finfo(x.dtype).max
+    y, x = y.clamp(-limit, limit), x.clamp(-limit, limit)
+    size = torch.maximum(y.abs(), x.abs())
+    scale = torch.threshold_(size, 0.0, 1.0)
+    y, x = y.div_(scale), x.div_(scale)
+    square = (x * x).addcmul_(y, y).clamp_(min=1.0).mul_(scale)
+    return value, x.div_(square), y.div_(square).neg_()
+
+
+_atan2 = quick_slopes(with_slopes(lambda y, x: torch.atan2(y, x), _atan2_slopes), _atan2_forward)
