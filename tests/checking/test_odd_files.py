@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import struct
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -162,3 +164,17 @@ def test_decimals_and_dates_in_parquet(tmp_path: Path) -> None:
     report = checked(path)
     assert [(i.name, i.troubles[0].text) for i in report.bad] == [("price", "1 missing")]
     assert report.left_out == ("day",)
+
+
+@pytest.mark.parametrize("ending", [".pt", ".npz"])
+def test_an_entry_beyond_any_file_is_corrupt(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"x{ending}"
+    info = zipfile.ZipInfo("archive/data.pkl" if ending == ".pt" else "x.npy")
+    info.extra = struct.pack("<HHQ", 1, 8, 1 << 63)  # where a large archive keeps the offset
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(info, b"anything")
+    raw = bytearray(path.read_bytes())
+    offset = raw.index(b"PK\1\2") + 42
+    raw[offset : offset + 4] = b"\xff" * 4
+    path.write_bytes(raw)
+    assert checked(path).error == "corrupt: the archive's entries lie beyond its end"

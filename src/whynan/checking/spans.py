@@ -124,10 +124,13 @@ def open_zip(path: Path) -> zipfile.ZipFile:
         archive = zipfile.ZipFile(path)
     except (zipfile.BadZipFile, NotImplementedError, OSError, ValueError, UnicodeDecodeError, OverflowError) as error:  # fmt: skip
         raise Unreadable(f"corrupt or truncated archive ({error})") from None
+    size = path.stat().st_size
     stored = sum(info.compress_size for info in archive.infolist())
-    if stored > path.stat().st_size:
+    beyond = not all(0 <= info.header_offset < size for info in archive.infolist())
+    if stored > size or beyond:
         archive.close()
-        raise Unreadable("corrupt: the archive's entries overlap")
+        why = "lie beyond its end" if beyond else "overlap"
+        raise Unreadable(f"corrupt: the archive's entries {why}")
     return archive
 
 
