@@ -40,7 +40,7 @@ HARMFUL: dict[str, tuple[str, str, str]] = {
         import numpy as np, pandas as pd
         counts = np.array([[1.0, -3.0], [2.0, 5.0], [-1.0, 7.0]])
         logs = pd.DataFrame(np.log(counts), columns=["a", "b"])  # HERE
-        logs.to_json("logs.json")
+        logs.to_json(path_or_buf="logs.json")
     """),
 }  # fmt: skip
 HEALTHY = {
@@ -84,7 +84,7 @@ HEALTHY = {
         import numpy as np, pandas as pd
         t = pd.DataFrame({"x": [1.0, 0.0]})
         t["y"] = np.log(t["x"])
-        size = len(t.to_csv())
+        size = len(t.to_csv(sep=";"))
         t["y"] = t["y"].clip(lower=-9.0)
         print(size, t)
     """,

@@ -22,10 +22,11 @@ WRITERS = (
     "to_csv", "to_excel", "to_feather", "to_hdf", "to_html", "to_json", "to_parquet", "to_pickle",
     "to_sql", "to_stata", "to_xml",
 )  # fmt: skip
+PATHS = ("path", "path_or_buf", "path_or_buffer", "buf", "excel_writer", "name")
 
 
 def is_table(value: object) -> bool:
-    return type(value).__module__.split(".")[0] == "pandas" and hasattr(value, "to_numpy")
+    return type(value).__module__.split(".")[0] == "pandas" and hasattr(value, "isna")
 
 
 def holds_what_was_made(table: Any, event: Event) -> bool:
@@ -42,7 +43,7 @@ def holds_what_was_made(table: Any, event: Event) -> bool:
 
 def _same(part: Any, out: Operand) -> bool:
     """As many NaN as were made, in something of that shape, beginning at the same place."""
-    gaps = part.isna().to_numpy()
+    gaps = sys.modules["numpy"].asarray(part.isna())
     if out.stats is None or gaps.shape != out.stats.shape or gaps.sum() != out.stats.nan:
         return False
     begins_with_nan = out.first is not None and out.value is not None and math.isnan(out.value)
@@ -65,7 +66,8 @@ def _watch(kind: Any, name: str, see: Callable[[Any, FrameType], None]) -> Calla
 
     @functools.wraps(original)
     def writer(table: Any, *args: Any, **kwargs: Any) -> Any:
-        if any(v is not None for v in (*args[:1], *kwargs.values())):  # else it returns a text
+        paths = (*args[:1], *(kwargs[k] for k in PATHS if k in kwargs))
+        if any(path is not None for path in paths):  # else it returns a text
             see(table, sys._getframe(1))
         return original(table, *args, **kwargs)
 
