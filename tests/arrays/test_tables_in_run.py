@@ -102,7 +102,6 @@ def test_a_bad_value_in_a_table_is_traced_to_its_line(
     (anomaly,) = result.report["anomalies"]
     assert (anomaly["location"]["line"], anomaly["mechanism"]) == (line_of(script), mechanism)
     assert subject in " ".join(result.stderr.split())
-    assert result.stdout == programs.run(script, traced=False).stdout
 
 
 @pytest.mark.parametrize("name", HEALTHY)

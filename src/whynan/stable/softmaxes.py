@@ -132,19 +132,16 @@ _shares = quick(_shares_plain, _shares_forward, _shares_backward)
 def masked_log_softmax(x: Tensor, mask: Tensor, dim: int = -1, *, empty: Empty = "zeros") -> Tensor:
     """log of `masked_softmax`: -inf where the mask is False, with gradient 0."""
     dtype, x = widen(x)
-    filled, some = _masked(x, mask, dim, empty)
-    log_p = torch.log_softmax(filled, dim)
-    return (log_p if empty == "uniform" else torch.where(some, log_p, -math.inf)).to(dtype)
-
-
-def _masked(x: Tensor, mask: Tensor, dim: int, empty: Empty) -> tuple[Tensor, Tensor]:
-    """Hidden entries at -inf, empty rows at 0, and which rows have something left."""
     _refuse_numbers(mask)
     hidden = torch.where(mask, x, -math.inf)
-    some = (hidden != -math.inf).any(dim, keepdim=True)
+    top, none = _top(hidden, dim)
     if empty == "raise":
-        _refuse_empty(~some, dim)
-    return torch.where(some, hidden, 0.0), some
+        _refuse_empty(none, dim)
+    below = hidden - top
+    log_p = below - torch.log(torch.exp(below).sum(dim, keepdim=True) + none)
+    if empty == "uniform":
+        log_p = torch.where(none, -math.log(log_p.shape[dim]), log_p)
+    return log_p.to(dtype)
 
 
 def _refuse_numbers(mask: Tensor) -> None:

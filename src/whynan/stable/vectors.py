@@ -194,7 +194,7 @@ def _scaled(x: Tensor, dim: Dims) -> tuple[Tensor, Tensor]:
         return x.clone(), x.new_ones(())
     over = dim if dim is not None else tuple(range(x.dim()))
     fixed = x.detach()
-    scale = torch.maximum(fixed.amax(over, keepdim=True), -fixed.amin(over, keepdim=True))
+    scale = fixed.abs().amax(over, keepdim=True)
     tiny = torch.finfo(x.dtype).tiny
     scale = scale.clamp(tiny, 1 / tiny)
     return x * (1 / scale), scale
