@@ -177,10 +177,11 @@ def _logsumexp_plain(x: Tensor, dim: int) -> Tensor:
 
 
 def _logsumexp_forward(x: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:
-    top, none = _top(x, dim)
+    top, _ = _top(x, dim)
     share = (x - top).exp_()
-    total = share.sum(dim, keepdim=True).masked_fill_(none, 1.0)
-    return (total.log() + top).masked_fill_(none, -math.inf), share, total
+    total = share.sum(dim, keepdim=True)
+    # At least 1, the share of the largest, unless there is none.
+    return total.log().add_(top), share, total.clamp_(min=1.0)
 
 
 _logsumexp = quick(
