@@ -18,6 +18,7 @@ from safetensors.torch import save_file
 
 from tests.checking.files_for_tests import bad_names, checked, sample, saved
 from whynan.checking.compare import compare
+from whynan.checking.file_text import exit_code
 from whynan.checking.files import find_files
 from whynan.errors import UsageError
 
@@ -162,7 +163,8 @@ def test_what_is_no_array_in_an_archive_is_no_all_clear(tmp_path: Path) -> None:
     np.savez(path, x=np.ones(3))
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("inner.npz", b"anything")
-    assert "inner.npz, which is no array" in str(checked(path).error)
+    assert checked(path).unread == (("inner.npz", "no array: unpack it to check it"),)
+    assert exit_code([checked(path)]) == 2
 
 
 def test_commas_in_a_quoted_name_are_no_columns(tmp_path: Path) -> None:

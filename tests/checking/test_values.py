@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import warnings
-from collections import namedtuple
+from collections import deque, namedtuple
 from typing import Any
 
 import array_api_strict
@@ -145,6 +145,27 @@ def test_odd_layouts_hold_values_too() -> None:
     assert whynan.check(whole)
     assert whynan.check(np.ma.masked_invalid([1.0, np.nan]))
     assert only_item(torch.tensor([1 + 1j, complex(1, math.nan)])).summary.first_bad == (1,)
+
+
+def test_numbers_in_odd_holders_are_found() -> None:
+    fields = np.array([(1.0, (2.0, math.nan)), (1.0, (2.0, 3.0))], [("a", "f4"), ("b", [("c", "f8"), ("d", ">f2")])])  # fmt: skip
+    assert [(i.name, i.summary.first_bad) for i in whynan.check(fields).bad] == [("b.d", (0,))]
+    objects = np.array([1.0, None, math.inf], dtype=object)
+    (item,) = whynan.check(objects).bad
+    assert (item.summary.stats.nan, item.summary.stats.posinf) == (1, 1)
+    mixed = {
+        i: np.array(["word", torch.tensor([float(i), math.nan])], dtype=object) for i in range(9)
+    }
+    assert len(whynan.check(mixed).bad) == 9
+    ragged = torch.nested.nested_tensor(
+        [torch.ones(2), torch.tensor([math.nan])], layout=torch.jagged
+    )
+    assert [i.name for i in whynan.check(ragged).bad] == ["[1]"]
+    for held in (deque([1.0, math.nan]), {"a": math.nan}.values(), {1.0, math.nan}):
+        assert not whynan.check(held)
+    for bad in (fields, objects, ragged, np.array([1, math.inf], ">f2")):
+        with pytest.raises(AssertionError, match=r"NaN|inf"):
+            whynan.assert_finite(bad)
 
 
 Pair = namedtuple("Pair", "left right")

@@ -12,7 +12,7 @@ from typing import Any
 
 DEPTH = 3
 ITEMS = 1000
-TOKEN = re.compile(r"(?<![\w.])[-+]?(?:nan|inf)(?!\w)")
+TOKEN = re.compile(r"(?<![\w.])[-+]?(?:nan|NaN|inf)(?!\w)")  # NaN: pandas, JSON
 NONE: frozenset[str] = frozenset()
 
 
@@ -40,7 +40,7 @@ def kinds_in(value: Any, depth: int = DEPTH) -> frozenset[str] | None:
 
 def kinds_of_text(text: str) -> frozenset[str]:
     """What is written in it as a number."""
-    return frozenset(token.lstrip("+-") for token in TOKEN.findall(text))
+    return frozenset(token.lstrip("+-").lower() for token in TOKEN.findall(text))
 
 
 def _kinds(nan: bool, inf: bool) -> frozenset[str]:

@@ -224,11 +224,13 @@ def _is_pure(called: Any) -> bool:
 
     if isinstance(called, np.ufunc):
         return True
+    owner = getattr(called, "__self__", None)
+    if getattr(called, "__name__", "") == "to_numpy":
+        return type(owner).__module__.split(".")[0] == "pandas"
     if getattr(called, "__name__", "") not in PURE:
         return False
     if called in BUILTINS.values():
         return True
-    owner = getattr(called, "__self__", None)
     if isinstance(owner, (np.ndarray, np.generic)):
         return type(owner).__module__.split(".")[0] == "numpy"
     return str(getattr(called, "__module__", "")).split(".")[0] == "numpy"

@@ -25,6 +25,7 @@ from whynan.arrays.into_torch import crossed
 from whynan.arrays.numpy_errors import Event, Place, event_of, places_of
 from whynan.arrays.place import is_library, is_own
 from whynan.arrays.reach import results, way
+from whynan.arrays.tables import holds_what_was_made, is_table, watch_writers
 from whynan.model import Evidence, OpRecord, Site
 from whynan.positions import site_at
 
@@ -50,6 +51,7 @@ class NumpyWatch:
         self._showing = False
         self._looks = 0
         self._impl: Any = None
+        self._tables_watched = False
 
     def start(self) -> None:
         module: Any = warnings
@@ -133,6 +135,10 @@ class NumpyWatch:
         self.events.append(event)
         if len(self.events) == 1:
             self._watch_output()
+        if not self._tables_watched:
+            undo = watch_writers(self._table_written)
+            self._tables_watched = bool(undo)
+            self._undo += undo
 
     def _watch_output(self) -> None:
         """From the first event on: what is printed and saved."""
@@ -148,7 +154,11 @@ class NumpyWatch:
             return  # the program's own device
 
         def listening(text: str) -> Any:
-            if not self._showing and isinstance(text, str) and ("nan" in text or "inf" in text):
+            if (
+                not self._showing
+                and isinstance(text, str)
+                and any(word in text for word in ("nan", "NaN", "inf"))
+            ):
                 frame = sys._getframe(1)
                 self._quietly(lambda: self._printed(text, frame))
             return write(text)
@@ -168,11 +178,16 @@ class NumpyWatch:
         setattr(np, name, writer)
         self._undo.append(lambda: setattr(np, name, original))
 
+    def _table_written(self, table: Any, frame: FrameType) -> None:
+        kinds = kinds_in(table)
+        if kinds:
+            self._quietly(lambda: self._reached("the written copy", frame, kinds))
+
     # ---- harm -----------------------------------------------------------------------------
 
     def _printed(self, text: str, frame: FrameType) -> None:
-        if is_own(frame.f_code.co_filename):
-            return  # a report of ours
+        if is_own(frame.f_code.co_filename) or frame.f_code.co_filename == traceback.__file__:
+            return  # a report of ours, or an error that speaks for itself
         user: FrameType | None = frame
         while user is not None and is_library(user.f_code.co_filename):
             user = user.f_back
@@ -196,9 +211,14 @@ class NumpyWatch:
         site = site_at(user.f_code, user.f_lasti)
         for i, event in enumerate(self.events):
             found = way(event, places)
-            if found is None or not (kinds - found.innocent) & event.kinds:
+            if found is None:
                 continue
-            value = math.nan if "nan" in kinds - found.innocent else infinite
+            seen = kinds - found.innocent
+            if "nan" in seen and is_table(found.value):
+                seen -= frozenset() if holds_what_was_made(found.value, event) else {"nan"}
+            if not seen & event.kinds:
+                continue
+            value = math.nan if "nan" in seen else infinite
             named = f"{subject} of `{found.name}`" if found.name else subject
             self._harm(i, "observed", named, site, value)
             return

@@ -38,6 +38,7 @@ class Way:
     name: str | None  # the program's name for the value there; None within one statement
     seen: bool  # every name on the way was looked at
     innocent: frozenset[str] = NONE  # `nan`, `inf`: what else in the last statement holds that
+    value: Any = None  # what the name holds
 
 
 def way(event: Event, places: tuple[Place, ...], *, tested: bool = False) -> Way | None:
@@ -99,7 +100,8 @@ def _within(
         for name in sorted(names_read(statement) & reached.keys()):
             seen = _trail(body, name, reached, scope)
             if seen is not None:
-                return Way(name, seen=seen and own, innocent=innocent)
+                value = (scope or {}).get(name)
+                return Way(name, seen=seen and own, innocent=innocent, value=value)
     return None
 
 

@@ -18,28 +18,42 @@ def lines_of(report: FileReport, *, verbose: bool) -> list[str]:
     """A headline, then what is bad, then what is odd."""
     if report.error is not None:
         return [f"{report.path}: not checked: {report.error}"]
+    lost = [f"  not checked: {name}: {why}" for name, why in report.unread]
     if not report.items:
-        found = "all parts are there" if report.path.name.endswith(".json") else "no arrays in it"
-        return [f"{report.path}: {found}"]
+        found = f"no {'rows of numbers' if report.table else 'arrays of numbers'} in it"
+        if report.path.name.endswith(".json"):
+            found = "all parts are there"
+        return [f"{report.path}: {found}{_beside(report)}", *lost]
     one, many = ("column", "columns") if report.table else ("tensor", "tensors")
     n = len(report.items)
-    head = f"{report.path}: {n:,} {one if n == 1 else many}, {report.values:,} values"
+    head = f"{report.path}: {n:,} {one if n == 1 else many}{_beside(report)}, {_values(report)}"
     bad = report.bad
     verdict = f"{len(bad):,} bad" if bad else "no NaN, no Inf" + (", nothing missing" if report.table else "")  # fmt: skip
-    lines = [f"{head}: {verdict}", *(f"  bad   {item}" for item in bad)]
+    lines = [f"{head}: {verdict}", *lost, *(f"  bad   {item}" for item in bad)]
     notes = [item for item in report.items if not item.faults and (item.troubles or verbose)]
     shown = notes if verbose else notes[:MOST_NOTES]
     lines += [f"  {'note' if item.troubles else 'ok  '}  {item}" for item in shown]
+    lines += [f"  words {name}" for name in report.left_out if verbose]
     if len(notes) > len(shown):
         lines.append(f"  ...   {len(notes) - len(shown):,} more with a note; -v shows all")
     return lines
 
 
+def _beside(report: FileReport) -> str:
+    """A word about what was passed over."""
+    n = len(report.left_out)
+    return f" (and {n:,} of words or dates)" if n else ""
+
+
+def _values(report: FileReport) -> str:
+    return f"{report.values:,} value{'s' if report.values != 1 else ''}"
+
+
 def exit_code(reports: list[FileReport]) -> int:
-    """3 when a value is bad, 2 when a file cannot be read, else 0."""
+    """3 when a value is bad, 2 when a file or an array in it cannot be read, else 0."""
     if any(report.bad for report in reports):
         return 3
-    return 2 if any(report.error is not None for report in reports) else 0
+    return 2 if any(report.error is not None or report.unread for report in reports) else 0
 
 
 def as_json(reports: list[FileReport], comparison: Comparison | None) -> dict[str, Any]:
@@ -52,6 +66,7 @@ def as_json(reports: list[FileReport], comparison: Comparison | None) -> dict[st
             {
                 "path": str(report.path),
                 "error": report.error,
+                "not_checked": [{"name": name, "reason": why} for name, why in report.unread],
                 "values": report.values,
                 "items": [_item(item) for item in report.items],
             }
@@ -66,6 +81,7 @@ def as_json(reports: list[FileReport], comparison: Comparison | None) -> dict[st
             "reshaped": comparison.reshaped,
             "added": comparison.added,
             "removed": comparison.removed,
+            "not_compared": comparison.unread,
         }
     return made
 

@@ -52,6 +52,8 @@ class FileReport:
     path: Path
     items: tuple[Item, ...] = ()
     error: str | None = None
+    unread: tuple[tuple[str, str], ...] = ()  # arrays that cannot be looked at, and why
+    left_out: tuple[str, ...] = ()  # words and dates
     table: bool = False
 
     @property
@@ -124,12 +126,16 @@ def _check_file(path: Path, progress: Progress) -> FileReport:
         if path.name.endswith(INDEX):
             return _check_index(path)
         if path.suffix in TABLES:
-            return FileReport(path=path, items=tuple(_table_items(path, progress)), table=True)
+            return _check_table(path, progress)
+        entries = READERS[path.suffix](path)
+        unread = tuple((e.name, e.unread) for e in entries if e.unread is not None)
         items = []
-        for entry in READERS[path.suffix](path):
-            summary = entry.summary(progress)
-            items.append(Item(name=entry.name, summary=summary, troubles=_weights(summary)))
-        return FileReport(path=path, items=tuple(items))
+        for entry in entries:
+            if entry.unread is None and not entry.text:
+                summary = entry.summary(progress)
+                items.append(Item(name=entry.name, summary=summary, troubles=_weights(summary)))
+        words = tuple(e.name for e in entries if e.text)
+        return FileReport(path=path, items=tuple(items), unread=unread, left_out=words)
     except Unreadable as error:
         return FileReport(path=path, error=str(error))
     except OSError as error:
@@ -173,8 +179,14 @@ def _weights(summary: Summary) -> tuple[Trouble, ...]:
     return tuple(found)
 
 
-def _table_items(path: Path, progress: Progress) -> Iterator[Item]:
+def _check_table(path: Path, progress: Progress) -> FileReport:
     columns = columns_of(path, progress)
+    items = tuple(_table_items([c for c in columns if not c.text]))
+    words = tuple(c.name for c in columns if c.text)
+    return FileReport(path=path, items=items, left_out=words, table=True)
+
+
+def _table_items(columns: list[Column]) -> Iterator[Item]:
     spreads = [s.std for c in columns if (s := c.summary()).std]
     typical = statistics.median(spreads) if spreads else 0.0
     for column in columns:

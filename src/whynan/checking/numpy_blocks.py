@@ -49,6 +49,8 @@ def widened(block: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
     """As float32, float64 or integers, the types that NumPy computes in at full speed."""
     import numpy as np
 
+    if not block.dtype.isnative:
+        block = block.astype(block.dtype.newbyteorder("="))
     if block.dtype.kind == "c":
         return np.ascontiguousarray(block).view(block.real.dtype)
     if dtype == "bfloat16":
@@ -60,7 +62,7 @@ def widened(block: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
         return _tables(dtype).take(block.view(np.uint8))
     if block.dtype.kind == "f" and block.dtype not in (np.float32, np.float64):
         return block.astype(np.float64)
-    return block if block.dtype.isnative else block.astype(block.dtype.newbyteorder("="))
+    return block
 
 
 @cache

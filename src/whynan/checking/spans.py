@@ -124,10 +124,13 @@ def open_zip(path: Path) -> zipfile.ZipFile:
         archive = zipfile.ZipFile(path)
     except (zipfile.BadZipFile, NotImplementedError, OSError, ValueError, UnicodeDecodeError, OverflowError) as error:  # fmt: skip
         raise Unreadable(f"corrupt or truncated archive ({error})") from None
+    size = path.stat().st_size
     stored = sum(info.compress_size for info in archive.infolist())
-    if stored > path.stat().st_size:
+    beyond = not all(0 <= info.header_offset < size for info in archive.infolist())
+    if stored > size or beyond:
         archive.close()
-        raise Unreadable("corrupt: the archive's entries overlap")
+        why = "lie beyond its end" if beyond else "overlap"
+        raise Unreadable(f"corrupt: the archive's entries {why}")
     return archive
 
 
@@ -141,6 +144,8 @@ class Entry:
     size: int  # bytes to read
     tally: Callable[[Callable[[int], None]], Tally]  # given a call-back for progress
     index: Callable[[int], tuple[int, ...]] | None = None  # of a position, unless in reading order
+    unread: str | None = None  # why it cannot be looked at, though the others can
+    text: bool = False  # words or dates, in which nothing can be bad
 
     def summary(self, progress: Callable[[int], None]) -> Summary:
         """Read every value."""

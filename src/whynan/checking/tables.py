@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +31,7 @@ class Column:
     missing: int = 0
     words: int = 0  # cells that are text in a column of numbers
     first_word: str = ""
+    text: bool = False  # words or dates throughout: not looked at
 
     def summary(self) -> Summary:
         return self.tally.summary(shape=(self.tally.seen,), dtype=self.dtype)
@@ -45,7 +47,7 @@ def arrow() -> Any:
 
 
 def columns_of(path: Path, progress: Callable[[int], None]) -> list[Column]:
-    """Every column that holds numbers; text and dates are left out."""
+    """Every column; of words and dates only the name."""
     pa = arrow()
     try:
         if path.suffix == ".parquet":
@@ -67,6 +69,8 @@ def _gathered(batches: Iterator[Any]) -> list[Column]:
     for batch in batches:
         for i, values in enumerate(batch.columns):
             _add(found, i, batch.schema.names[i], values)
+    for column in found.values():  # one that was empty in the first block may turn out as text
+        column.text = column.text or 0 < column.words == column.tally.seen - column.missing
     return list(found.values())
 
 
@@ -117,7 +121,12 @@ def _numeric_columns(path: Path) -> tuple[dict[str, bool], bool]:
         _count(len(reader.schema))
         first = next(iter(reader), None)
         types = {f.name: f.type for f in reader.schema}
-    numeric = {n: pa.types.is_integer(t) or pa.types.is_floating(t) for n, t in types.items()}
+    # A column without a single value is one of numbers that are missing, unless a comma at the
+    # end of each line made it.
+    numeric = {
+        n: pa.types.is_integer(t) or pa.types.is_floating(t) or (pa.types.is_null(t) and bool(n))
+        for n, t in types.items()
+    }
     # By position: a table may have several columns of one name.
     parts = zip(first.schema, first.columns, strict=True) if first is not None else ()
     mixed = [field.name for field, values in parts if _mostly_numbers(values, field.type)]
@@ -127,6 +136,8 @@ def _numeric_columns(path: Path) -> tuple[dict[str, bool], bool]:
 def _count_ahead(path: Path) -> None:
     """By the first line: pyarrow takes seconds to open a file of 100,000 columns."""
     line = _head_of(path)
+    if line.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise Unreadable("is UTF-16: save it as UTF-8 to check it")
     if b'"' not in line:  # a quoted name may hold commas, which pyarrow knows
         _count(line.count(_separator(path).encode()) + 1)
 
@@ -144,6 +155,12 @@ def _separator(path: Path) -> str:
     return "," if b"," in line else max(",;\t|", key=lambda c: line.count(c.encode()))
 
 
+def _starts_with_numbers(path: Path, separator: str) -> bool:
+    """Whether the first line is a row already, not the columns' names."""
+    cells = _head_of(path).decode("utf-8-sig", "replace").strip("\r\n").split(separator)
+    return all(re.match(NUMBER, cell) for cell in cells)
+
+
 def _mostly_numbers(values: Any, kind: Any) -> bool:
     import pyarrow.compute as pc
 
@@ -156,10 +173,15 @@ def _mostly_numbers(values: Any, kind: Any) -> bool:
 def _open(path: Path, types: dict[str, Any]) -> Any:
     import pyarrow.csv as csv
 
+    separator = _separator(path)
     return csv.open_csv(
         path,
-        read_options=csv.ReadOptions(block_size=BLOCK_BYTES, use_threads=False),
-        parse_options=csv.ParseOptions(delimiter=_separator(path)),
+        read_options=csv.ReadOptions(
+            block_size=BLOCK_BYTES,
+            use_threads=False,
+            autogenerate_column_names=_starts_with_numbers(path, separator),
+        ),
+        parse_options=csv.ParseOptions(delimiter=separator),
         convert_options=csv.ConvertOptions(column_types=types, strings_can_be_null=True),
     )
 
@@ -191,7 +213,11 @@ def _add(found: dict[int, Column], position: int, name: str, values: Any) -> Non
         words, values = values.field("word"), values.field("number")
     while pa.types.is_list(values.type) or pa.types.is_large_list(values.type) or pa.types.is_fixed_size_list(values.type):  # fmt: skip
         values = values.flatten()
+    if pa.types.is_null(values.type) or pa.types.is_decimal(values.type):
+        values = values.cast(pa.float64())
     if not (pa.types.is_floating(values.type) or pa.types.is_integer(values.type)):
+        if name and not pa.types.is_boolean(values.type):
+            found.setdefault(position, Column(name, str(values.type), text=True))
         return
     column = found.setdefault(position, Column(name, np.dtype(values.type.to_pandas_dtype()).name))
     if words is not None and words.null_count < len(words):

@@ -10,6 +10,7 @@ from typing import Any
 
 from whynan.checking.pickles import Call, Global, Persistent, describe
 from whynan.checking.spans import BITS, Entry, FileSpan, Span, Unreadable, open_zip, zip_span
+from whynan.checking.tally import Tally
 from whynan.checking.windows import array_entry, window_entry
 
 LARGEST_PICKLE = 1 << 26
@@ -169,6 +170,8 @@ class _Finder:
             if entry is not None:
                 yield entry
                 continue
+            if not isinstance(x, Call):  # in an object's state NaN may well be a setting
+                yield from (_nan_entry(_joined(path, k)) for k, v in children(x) if _is_nan(v))
             parts = _unwrapped(x)
             waiting += [(_joined(path, key), part) for key, part in reversed(parts)]
 
@@ -197,6 +200,18 @@ class _Finder:
         if not all(isinstance(t, tuple) and all(type(n) is int and 0 <= n < 1 << 62 for n in t) for t in whole) or len(shape) != len(strides):  # fmt: skip
             raise Unreadable(f"corrupt: {name} has shape {shape!r:.60} and strides {strides!r:.60}")
         return window_entry(name, self.storage(key), dtype, offset, shape, strides, self.big_endian)
+
+
+def _is_nan(x: Any) -> bool:
+    """A loss or a learning rate that went bad; an infinity is often the start of a minimum."""
+    return isinstance(x, float) and x != x
+
+
+def _nan_entry(name: str) -> Entry:
+    return Entry(
+        name=name, shape=(), dtype="float64", size=0,
+        tally=lambda progress: Tally(seen=1, nan=1, first_bad=0, first_is_nan=True),
+    )  # fmt: skip
 
 
 def _unwrapped(x: Any) -> list[tuple[Any, Any]]:

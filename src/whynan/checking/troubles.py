@@ -60,7 +60,9 @@ def _near_limit(summary: Summary, headroom: float) -> str | None:
     limits = limits_of(summary.stats.dtype)
     if limits is None or summary.reach * headroom <= limits.max:
         return None
-    return f"largest value is {limits.max / summary.reach:.3g} x below the {summary.stats.dtype} limit"  # fmt: skip
+    times = limits.max / summary.reach
+    where = "at" if times < 1.05 else f"{times:.3g} x below"
+    return f"largest value is {where} the {summary.stats.dtype} limit"
 
 
 def _constant(summary: Summary) -> str | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping, ValuesView
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -159,7 +160,7 @@ def _device(array: Any) -> str:
 
 def arrays_in(x: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     """Every array in `x` with the path that leads to it, each once."""
-    found = list(_walk(x, name, set(), 0))
+    found = list(_walk(x, name, {}, 0))
     if not found and not _holds_nothing(x):
         raise TypeError(f"no array, number or container of them in a {type(x).__name__}")
     return iter(found)
@@ -169,7 +170,7 @@ def _holds_nothing(x: Any) -> bool:
     return hasattr(x, "__len__") and not isinstance(x, (str, bytes)) and len(x) == 0
 
 
-def _walk(x: Any, path: str, seen: set[int], depth: int) -> Iterator[tuple[str, Any]]:
+def _walk(x: Any, path: str, seen: dict[int, Any], depth: int) -> Iterator[tuple[str, Any]]:
     import numpy as np
 
     if isinstance(x, (str, bytes, bool, type, type(None))) or depth > DEEPEST:
@@ -180,12 +181,24 @@ def _walk(x: Any, path: str, seen: set[int], depth: int) -> Iterator[tuple[str, 
     if id(x) in seen:
         return
     if not isinstance(x, np.generic):
-        seen.add(id(x))
+        seen[id(x)] = x  # kept, so that its id cannot become another's
+    if isinstance(x, (set, frozenset, deque, ValuesView)):
+        x = list(x)
     if hasattr(x, "columns") and hasattr(x, "to_numpy"):  # a pandas or polars table
         for column in x.columns:
             values = x[column].to_numpy()
             if values.dtype.kind in "fciub":
                 yield _joined(path, column), values
+    elif isinstance(x, np.ndarray) and x.dtype.names is not None:
+        for field in x.dtype.names:
+            yield from _walk(x[field], _joined(path, field), seen, depth + 1)
+    elif isinstance(x, np.ndarray) and x.dtype.kind == "O":
+        if all(v is None or isinstance(v, (int, float)) for v in x.flat):
+            yield path, x.astype(np.float64)  # None is a number that is missing
+        else:
+            yield from _walk(x.tolist(), path, seen, depth + 1)
+    elif _is_array(x) and getattr(x, "is_nested", False) is True:  # torch: rows of any length
+        yield from _walk(x.unbind(), path, seen, depth + 1)
     elif _is_array(x):
         yield path, x
     elif hasattr(x, "to_numpy"):
@@ -230,7 +243,7 @@ def _parts(x: Any) -> Iterator[tuple[Any, Any]]:
             yield key, x[key]
     elif hasattr(x, "_fields"):
         yield from zip(x._fields, x, strict=True)
-    elif isinstance(x, (list, tuple, set, frozenset)):
+    elif isinstance(x, (list, tuple)):
         yield from enumerate(x)
     elif dataclasses.is_dataclass(x):
         for field in dataclasses.fields(x):

@@ -7,16 +7,36 @@ import math
 import torch
 from torch import Tensor
 
-from whynan.stable.exponentials import _expm1_minus
-from whynan.stable.precision import widen, widen_pair
+from whynan.stable.exponentials import _expm1_minus, near_or_far, series
+from whynan.stable.precision import together, widen, widen_pair
+from whynan.stable.quick import keep_above, quick
 
 
 def entropy_from_logits(logits: Tensor, dim: int = -1) -> Tensor:
     """-sum(p log p) of p = softmax(logits); a -inf logit adds nothing and has gradient 0."""
     dtype, logits = widen(logits)
+    return _entropy(logits, dim).squeeze(dim).to(dtype)
+
+
+def _entropy_plain(logits: Tensor, dim: int) -> Tensor:
     log_p = torch.log_softmax(logits, dim)
     finite = torch.where(log_p == -math.inf, 0.0, log_p)
-    return -(log_p.exp() * finite).sum(dim).to(dtype)
+    return -(log_p.exp() * finite).sum(dim, keepdim=True)
+
+
+def _entropy_forward(logits: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:
+    log_p = torch.log_softmax(logits, dim)
+    p = log_p.exp()
+    finite = log_p.clamp_(min=torch.finfo(p.dtype).min)
+    entropy = -(p * finite).sum(dim, keepdim=True)
+    return entropy, p, finite.add_(entropy)
+
+
+_entropy = quick(
+    _entropy_plain,
+    _entropy_forward,
+    lambda grad, p, excess, wanted: (torch.mul(p, -grad).mul_(excess),),
+)
 
 
 def kl_from_logits(p_logits: Tensor, q_logits: Tensor, dim: int = -1) -> Tensor:
@@ -26,6 +46,10 @@ def kl_from_logits(p_logits: Tensor, q_logits: Tensor, dim: int = -1) -> Tensor:
     drown in the rounding of terms that cancel.
     """
     dtype, p_logits, q_logits = widen_pair(p_logits, q_logits)
+    return _kl(*together(p_logits, q_logits), dim).squeeze(dim).to(dtype)
+
+
+def _kl_plain(p_logits: Tensor, q_logits: Tensor, dim: int) -> Tensor:
     log_p, log_q = torch.log_softmax(p_logits, dim), torch.log_softmax(q_logits, dim)
     p, q = log_p.exp(), log_q.exp()
     absent = p == 0
@@ -34,4 +58,27 @@ def kl_from_logits(p_logits: Tensor, q_logits: Tensor, dim: int = -1) -> Tensor:
     small = p * _expm1_minus(torch.where(near, gap, 0.0))
     large = q - p - p * torch.where(near, 1.0, gap)
     terms = torch.where(near, small, large)
-    return torch.where(absent, q, terms).sum(dim).to(dtype)
+    return torch.where(absent, q, terms).sum(dim, keepdim=True)
+
+
+def _kl_forward(p_logits: Tensor, q_logits: Tensor, dim: int) -> tuple[Tensor, ...]:
+    log_p, log_q = torch.log_softmax(p_logits, dim), torch.log_softmax(q_logits, dim)
+    gap = log_q - log_p
+    p, q = log_p.exp_(), log_q.exp_()
+    # Where p is 0 any gap beyond 1/2 will do: the term is then q.
+    gap = keep_above(gap, p, 0.0).add_(torch.eq(p, 0, out=torch.empty_like(p)))
+    far = torch.addcmul(q, p, gap, value=-1).sub_(p)
+    divergence = near_or_far(series(gap).mul_(p), far, gap).sum(dim, keepdim=True)
+    return divergence, p, q, gap.add_(divergence)
+
+
+def _kl_backward(
+    grad: Tensor, p: Tensor, q: Tensor, excess: Tensor, wanted: tuple[bool, bool]
+) -> tuple[Tensor | None, ...]:
+    return (
+        torch.mul(p, -grad).mul_(excess) if wanted[0] else None,
+        torch.sub(q, p).mul_(grad) if wanted[1] else None,
+    )
+
+
+_kl = quick(_kl_plain, _kl_forward, _kl_backward)

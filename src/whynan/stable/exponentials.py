@@ -7,41 +7,70 @@ import math
 import torch
 from torch import Tensor
 
-from whynan.stable.precision import widen, widen_pair
-from whynan.stable.slopes import with_slope
+from whynan.stable.precision import together, widen, widen_pair
+from whynan.stable.quick import above, keep_above, quick_slopes
+from whynan.stable.slopes import with_slopes
 
-LOG2 = math.log(2.0)
+# Beyond it, exp(-2|x|) is below the last digit of 1 in every type.
+FLAT = 20.0
 
 
 def log1mexp(x: Tensor) -> Tensor:
-    """log(1 - exp(x)) for x <= 0: -inf at 0, 0 at -inf, NaN above 0.
-
-    The slope at 0 is truly -inf. Two forms, switched at -log 2 (Mächler 2012).
-    """
+    """log(1 - exp(x)) for x <= 0: -inf at 0, 0 at -inf, NaN above 0. The slope at 0 is -inf."""
     dtype, x = widen(x)
     return _log1mexp(x).to(dtype)
 
 
-def _log1mexp_value(x: Tensor) -> Tensor:
-    upper, lower = torch.expm1(x).neg_().log_(), torch.exp(x).neg_().log1p_()
-    return torch.where(x > -LOG2, upper, lower)
+def _log1mexp_forward(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The value, the slope, and 1 - exp(x).
+
+    The logarithm of 1 - exp(x) has lost what rounding took from exp(x); that is added again, so
+    that one formula holds from 0 to -inf where two with a switch were usual (Mächler 2012).
+    """
+    rise = torch.exp(x)
+    # `+ 0`: the sign of the zero decides the sign of the infinite slope.
+    left = torch.expm1(x).neg_().add_(0)
+    value = (1 - left).sub_(rise).add_(torch.log(left))
+    return value, rise.div_(left).neg_(), left
 
 
-def _log1mexp_slope(x: Tensor) -> Tensor:
-    # `0 - x` and not `-x`: the sign of the zero decides the sign of the infinite slope.
-    return -1 / torch.expm1(0 - x)
+def _log1mexp_slope(x: Tensor) -> tuple[Tensor]:
+    # From the terms of the value, which the compiler then shares.
+    return (-(torch.exp(x) / (0 - torch.expm1(x))),)
 
 
-_log1mexp = with_slope(_log1mexp_value, _log1mexp_slope)
+_log1mexp = quick_slopes(
+    with_slopes(lambda x: _log1mexp_forward(x)[0], _log1mexp_slope),
+    lambda x: _log1mexp_forward(x)[:2],
+)
 
 
 def logsubexp(a: Tensor, b: Tensor) -> Tensor:
     """log(exp(a) - exp(b)) for a >= b: -inf where they are equal, both -inf included."""
     dtype, a, b = widen_pair(a, b)
-    nothing = (a == -math.inf) & (b == -math.inf)
-    a = torch.where(nothing, 0.0, a)
-    gap = torch.where(nothing, -1.0, b) - a
-    return torch.where(nothing, -math.inf, a + _log1mexp(gap)).to(dtype)
+    return _logsubexp(*together(a, b)).to(dtype)
+
+
+def _gap(a: Tensor, b: Tensor) -> Tensor:
+    """b - a, and -inf, not NaN, where both are -inf."""
+    return b - a.clamp(min=torch.finfo(a.dtype).min)
+
+
+def _logsubexp_slopes(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    gap = _gap(a, b)
+    left = 0 - torch.expm1(gap)
+    return above(1 / left, a, -math.inf), above(-(torch.exp(gap) / left), a, -math.inf)
+
+
+def _logsubexp_forward(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    value, fall, left = _log1mexp_forward(_gap(a, b))
+    rise = keep_above(left.reciprocal_(), a, -math.inf)
+    return value.add_(a), rise, keep_above(fall, a, -math.inf)
+
+
+_logsubexp = quick_slopes(
+    with_slopes(lambda a, b: _logsubexp_forward(a, b)[0], _logsubexp_slopes), _logsubexp_forward
+)
 
 
 def log_cosh(x: Tensor) -> Tensor:
@@ -50,17 +79,24 @@ def log_cosh(x: Tensor) -> Tensor:
     return _log_cosh(x).to(dtype)
 
 
-def _log_cosh_value(x: Tensor) -> Tensor:
-    size = x.abs()
-    # cosh x - 1 = expm1(-x)^2 exp(x) / 2, all of whose factors are exact near 0.
-    fall = torch.expm1(-size)
-    near = (fall * fall / (2 + 2 * fall)).log1p_()
-    rise = fall + 1
-    far = (rise * rise).log1p_().add_(size).sub_(LOG2)
-    return torch.where(size < 0.5, near, far)
+def _log_cosh_parts(x: Tensor) -> tuple[Tensor, Tensor]:
+    """log1p(2 sinh(x/2)^2), from FLAT on a straight line; and that sinh."""
+    half = (x.clamp(-FLAT, FLAT) * 0.5).sinh_()
+    line = (x.abs() - FLAT).clamp(min=0)  # `clamp_` has no rule for vmap (2.13)
+    return (half * half).mul_(2).log1p_().add_(line), half
 
 
-_log_cosh = with_slope(_log_cosh_value, torch.tanh)
+def _log_cosh_forward(x: Tensor) -> tuple[Tensor, Tensor]:
+    value, half = _log_cosh_parts(x)
+    square = half * half
+    # tanh x = 2 s sqrt(1 + s^2) / (1 + 2 s^2), a quarter of the time of `tanh`.
+    slope = (square + 1).sqrt_().mul_(half).mul_(2)
+    return value, slope.div_(square.mul_(2).add_(1))
+
+
+_log_cosh = quick_slopes(
+    with_slopes(lambda x: _log_cosh_parts(x)[0], lambda x: (torch.tanh(x),)), _log_cosh_forward
+)
 
 
 def tanh_log_det(x: Tensor) -> Tensor:
@@ -74,16 +110,18 @@ def softplus_inv(y: Tensor) -> Tensor:
     return _softplus_inv(y).to(dtype)
 
 
-def _softplus_inv_value(y: Tensor) -> Tensor:
-    # Beyond 40, exp(-y) is below the last digit of y in every type.
-    return torch.where(y > 40.0, y, torch.expm1(y).log_())
+def _softplus_inv_forward(y: Tensor) -> tuple[Tensor, Tensor]:
+    left = torch.neg(y).expm1_().neg_()
+    return torch.log(left).add_(y), left.reciprocal_()
 
 
-def _softplus_inv_slope(y: Tensor) -> Tensor:
-    return -1 / torch.expm1(-y)
-
-
-_softplus_inv = with_slope(_softplus_inv_value, _softplus_inv_slope)
+_softplus_inv = quick_slopes(
+    with_slopes(
+        lambda y: _softplus_inv_forward(y)[0],
+        lambda y: (-1 / torch.expm1(-y),),
+    ),
+    _softplus_inv_forward,
+)
 
 
 def expm1_minus(x: Tensor) -> Tensor:
@@ -92,19 +130,29 @@ def expm1_minus(x: Tensor) -> Tensor:
     return _expm1_minus(x).to(dtype)
 
 
-def expm1_minus_value(x: Tensor) -> Tensor:
+def _expm1_minus_forward(x: Tensor) -> tuple[Tensor, Tensor]:
+    slope = torch.expm1(x)
     # The clamp is for x = inf alone: inf - inf. Beyond 1e4 every type has overflowed.
-    far = torch.expm1(x).sub_(x.clamp(max=1e4))
-    return torch.where(x.abs() < 0.5, _series(x), far)
+    return near_or_far(series(x), slope - x.clamp(max=1e4), x), slope
 
 
-def _series(x: Tensor) -> Tensor:
-    """x^2/2 + x^3/6 + ..., for |x| < 1/2, to the last digit of the type."""
+def near_or_far(near: Tensor, far: Tensor, x: Tensor) -> Tensor:
+    """`near` where |x| <= 1/2, else `far`, in whose place it is written."""
+    size = x.abs()
+    chosen = keep_above(far, size, 0.5)
+    return chosen.add_(keep_above(near, size.neg_(), -0.5 - 0.5 * torch.finfo(x.dtype).eps))
+
+
+def series(x: Tensor) -> Tensor:
+    """exp(x) - 1 - x = x^2/2 + x^3/6 + ..., for |x| <= 1/2, to the last digit of the type."""
     terms = 15 if x.dtype == torch.float64 else 9
-    total = x / terms + 1
-    for k in range(terms - 1, 2, -1):
-        total.mul_(x).mul_(1 / k).add_(1)
+    total = x * (2 / math.factorial(terms)) + 2 / math.factorial(terms - 1)
+    for k in range(terms - 2, 1, -1):
+        total.mul_(x).add_(2 / math.factorial(k))
     return total.mul_(x).mul_(x).mul_(0.5)
 
 
-_expm1_minus = with_slope(expm1_minus_value, torch.expm1)
+_expm1_minus = quick_slopes(
+    with_slopes(lambda x: _expm1_minus_forward(x)[0], lambda x: (torch.expm1(x),)),
+    _expm1_minus_forward,
+)

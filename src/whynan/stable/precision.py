@@ -22,6 +22,12 @@ def widen_pair(a: Tensor | float, b: Tensor | float) -> tuple[torch.dtype, Tenso
     return dtype, torch.as_tensor(a, dtype=work), torch.as_tensor(b, dtype=work)
 
 
+def together(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Both in the shape that they broadcast to."""
+    both: tuple[Tensor, Tensor] = torch.broadcast_tensors(a, b)  # type: ignore[no-untyped-call] # torch's own
+    return both
+
+
 def _common(a: Tensor | float, b: Tensor | float) -> torch.dtype:
     """`torch.result_type` for floating results, which `torch.compile` cannot trace."""
     floating = [t for t in (a, b) if isinstance(t, Tensor) and t.dtype.is_floating_point]

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from whynan.stable.elementary import safe_sqrt
-from whynan.stable.precision import widen
+from whynan.stable.precision import together, widen
+from whynan.stable.quick import above
 
 Dims = int | tuple[int, ...] | None
 
@@ -20,7 +21,7 @@ def masked_mean(
     `(x * mask).sum() / mask.sum()` is 0/0 for an empty mask and lets a hidden NaN through.
     """
     dtype, x = widen(x)
-    kept, n = _kept(x, mask, dim)
+    kept, _, n = _kept(x, mask, dim)
     mean = kept.sum(dim, keepdim=True) / n.clamp(min=1)
     return _finished(mean, n < min_count, fill, dim, keepdim).to(dtype)
 
@@ -31,10 +32,7 @@ def masked_var(
 ) -> Tensor:  # fmt: skip
     """The population variance over the entries where `mask` is True, from two passes."""
     dtype, x = widen(x)
-    kept, n = _kept(x, mask, dim)
-    mean = kept.sum(dim, keepdim=True) / n.clamp(min=1)
-    apart = torch.where(mask, kept - mean, 0.0)
-    var = (apart * apart).sum(dim, keepdim=True) / n.clamp(min=1)
+    var, n = _variance(x, mask, dim)
     return _finished(var, n < min_count, fill, dim, keepdim).to(dtype)
 
 
@@ -44,9 +42,8 @@ def masked_std(
 ) -> Tensor:  # fmt: skip
     """The root of `masked_var`; gradient 0 where the values are constant."""
     dtype, x = widen(x)
-    var = masked_var(x, mask, dim, keepdim=True, min_count=0)
-    few = _kept(x, mask, dim)[1] < min_count
-    return _finished(safe_sqrt(var), few, fill, dim, keepdim).to(dtype)
+    var, n = _variance(x, mask, dim)
+    return _finished(safe_sqrt(var), n < min_count, fill, dim, keepdim).to(dtype)
 
 
 def std(
@@ -70,11 +67,20 @@ def _product(x: Tensor, dim: int | tuple[int, ...]) -> int:
     return n
 
 
-def _kept(x: Tensor, mask: Tensor, dim: Dims) -> tuple[Tensor, Tensor]:
+def _variance(x: Tensor, mask: Tensor, dim: Dims) -> tuple[Tensor, Tensor]:
+    kept, weight, n = _kept(x, mask, dim)
+    mean = kept.sum(dim, keepdim=True) / n.clamp(min=1)
+    apart = above(kept - mean, weight, 0.5)
+    return (apart * apart).sum(dim, keepdim=True) / n.clamp(min=1), n
+
+
+def _kept(x: Tensor, mask: Tensor, dim: Dims) -> tuple[Tensor, Tensor, Tensor]:
+    """x with 0 for what is hidden, the mask as numbers, and how many are left."""
     if mask.dtype is not torch.bool:
         raise TypeError(f"mask must be boolean (True: keep), got {mask.dtype}")
-    kept = torch.where(mask, x, 0.0)
-    return kept, mask.expand(kept.shape).sum(dim, keepdim=True)
+    x, mask = together(x, mask)
+    weight = mask.to(x.dtype)
+    return above(x, weight, 0.5), weight, mask.sum(dim, keepdim=True)
 
 
 def _finished(value: Tensor, few: Tensor, fill: float, dim: Dims, keepdim: bool) -> Tensor:

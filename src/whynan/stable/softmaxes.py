@@ -8,7 +8,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from whynan.stable.precision import widen
+from whynan.stable.precision import together, widen
+from whynan.stable.quick import above, keep_above, quick
 
 Empty = Literal["zeros", "uniform", "raise"]
 
@@ -80,29 +81,78 @@ def masked_softmax(x: Tensor, mask: Tensor, dim: int = -1, *, empty: Empty = "ze
     under the mask, NaN included, reach neither the result nor the gradient.
     """
     dtype, x = widen(x)
-    filled, some = _masked(x, mask, dim, empty)
-    p = torch.softmax(filled, dim)
-    return (p if empty == "uniform" else torch.where(some, p, 0.0)).to(dtype)
+    _refuse_numbers(mask)
+    p = _shares(*together(x, mask), dim)
+    if empty != "zeros":
+        none = p.detach().sum(dim, keepdim=True) == 0
+        if empty == "raise":
+            _refuse_empty(none, dim)
+        else:
+            p = p + none.to(p.dtype) / p.shape[dim]
+    return p.to(dtype)
+
+
+def _shares_plain(x: Tensor, mask: Tensor, dim: int) -> Tensor:
+    return _shares_of(torch.where(mask, x, -math.inf), dim)
+
+
+def _shares_of(hidden: Tensor, dim: int) -> Tensor:
+    """softmax, with zeros for a row of nothing but -inf."""
+    top = hidden.detach().amax(dim, keepdim=True)
+    none = top == -math.inf
+    share = (hidden - torch.where(none, 0.0, top)).exp()
+    return share / (share.sum(dim, keepdim=True) + none)
+
+
+def _shares_forward(x: Tensor, mask: Tensor, dim: int) -> tuple[Tensor, ...]:
+    weight = mask.to(x.dtype)
+    hidden = above(x, weight, 0.5)
+    # 0 for what is kept and -inf for the rest.
+    hidden.add_((weight - 1).mul_(torch.finfo(x.dtype).max).mul_(2))
+    top = hidden.amax(dim, keepdim=True)
+    none = top == -math.inf
+    share = hidden.sub_(torch.where(none, 0.0, top)).exp_()
+    total = share.sum(dim, keepdim=True) + none
+    share.div_(total)
+    return share, share, total, weight
+
+
+def _shares_backward(
+    grad: Tensor, share: Tensor, total: Tensor, weight: Tensor, wanted: tuple[bool, bool]
+) -> tuple[Tensor | None, ...]:
+    part = share * grad
+    part.addcmul_(share, part.sum_to_size(total.shape), value=-1)
+    # A NaN that can be seen spoils its row, but not what is hidden there.
+    return keep_above(part, weight, 0.5), None
+
+
+_shares = quick(_shares_plain, _shares_forward, _shares_backward)
 
 
 def masked_log_softmax(x: Tensor, mask: Tensor, dim: int = -1, *, empty: Empty = "zeros") -> Tensor:
     """log of `masked_softmax`: -inf where the mask is False, with gradient 0."""
     dtype, x = widen(x)
-    filled, some = _masked(x, mask, dim, empty)
-    log_p = torch.log_softmax(filled, dim)
-    return (log_p if empty == "uniform" else torch.where(some, log_p, -math.inf)).to(dtype)
+    _refuse_numbers(mask)
+    hidden = torch.where(mask, x, -math.inf)
+    top, none = _top(hidden, dim)
+    if empty == "raise":
+        _refuse_empty(none, dim)
+    below = hidden - top
+    log_p = below - torch.log(torch.exp(below).sum(dim, keepdim=True) + none)
+    if empty == "uniform":
+        log_p = torch.where(none, -math.log(log_p.shape[dim]), log_p)
+    return log_p.to(dtype)
 
 
-def _masked(x: Tensor, mask: Tensor, dim: int, empty: Empty) -> tuple[Tensor, Tensor]:
-    """Hidden entries at -inf, empty rows at 0, and which rows have something left."""
+def _refuse_numbers(mask: Tensor) -> None:
     if mask.dtype is not torch.bool:
         raise TypeError(f"mask must be boolean (True: keep), got {mask.dtype}")
-    hidden = torch.where(mask, x, -math.inf)
-    some = (hidden != -math.inf).any(dim, keepdim=True)
-    if empty == "raise" and not bool(some.all()):
-        first = (~some.squeeze(dim)).nonzero()[0].tolist()
+
+
+def _refuse_empty(none: Tensor, dim: int) -> None:
+    if bool(none.any()):
+        first = none.squeeze(dim).nonzero()[0].tolist()
         raise ValueError(f"masked_softmax: row {first} has nothing left under its mask")
-    return torch.where(some, hidden, 0.0), some
 
 
 def logsumexp(
@@ -110,10 +160,32 @@ def logsumexp(
 ) -> Tensor:
     """log(sum(exp(x))) over the entries where `mask` is True; -inf with gradient 0 for none."""
     dtype, x = widen(x)
-    hidden = x if mask is None else torch.where(mask, x, -math.inf)
-    top = hidden.detach().amax(dim, keepdim=True)
-    none = top == -math.inf
-    top = top.masked_fill(torch.isinf(top), 0.0)
-    total = torch.exp(hidden - top).sum(dim, keepdim=True).masked_fill(none, 1.0)
-    result = (total.log() + top).masked_fill(none, -math.inf)
+    result = _logsumexp(x if mask is None else torch.where(mask, x, -math.inf), dim)
     return (result if keepdim else result.squeeze(dim)).to(dtype)
+
+
+def _top(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """The largest value of each row where that is finite, else 0; and which have only -inf."""
+    top = x.detach().amax(dim, keepdim=True)
+    return torch.where(torch.isinf(top), 0.0, top), top == -math.inf
+
+
+def _logsumexp_plain(x: Tensor, dim: int) -> Tensor:
+    top, none = _top(x, dim)
+    total = torch.exp(x - top).sum(dim, keepdim=True).masked_fill(none, 1.0)
+    return (total.log() + top).masked_fill(none, -math.inf)
+
+
+def _logsumexp_forward(x: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:
+    top, _ = _top(x, dim)
+    share = (x - top).exp_()
+    total = share.sum(dim, keepdim=True)
+    # At least 1, the share of the largest, unless there is none.
+    return total.log().add_(top), share, total.clamp_(min=1.0)
+
+
+_logsumexp = quick(
+    _logsumexp_plain,
+    _logsumexp_forward,
+    lambda grad, share, total, wanted: (share * (grad / total),),
+)
