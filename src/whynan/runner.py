@@ -24,6 +24,7 @@ from whynan.watching.rerun import Command, report_progress, run_again
 if TYPE_CHECKING:
     from whynan.ranks.lockstep import Lockstep
     from whynan.record.session import Session
+    from whynan.report.live_board import LiveBoard
     from whynan.watching.escalate import Watch
     from whynan.watching.guard import Seen
 
@@ -71,6 +72,8 @@ class Run:
         self._notes: list[str] = []
         self._capsule_is_full = False
         self._tell_progress = report_progress()
+        self._board: LiveBoard | None = None
+        self._draw: Callable[[int], None] | None = None  # of several ranks, the first one draws
         self._numpy = NumpyWatch()
 
     def go(self) -> int:
@@ -138,8 +141,27 @@ class Run:
                 self._start_tracing()
             else:
                 self._start_watching()
+            if options.tensorboard is not None and self.session is not None:
+                self._open_board(options.tensorboard, self.session)
         except Exception as error:
             self._aside(error)
+
+    def _open_board(self, folder: Path, session: Session) -> None:
+        from whynan.pipeline import unrecorded
+        from whynan.report.event_file import EventFile
+        from whynan.report.live_board import SELDOM, LiveBoard
+        from whynan.watching.layers import spreads
+
+        followed = self.watch.guard.optimizers if self.watch is not None else ()
+        part: Any = self.watch or session
+        self._board = LiveBoard(
+            EventFile(folder),
+            lambda: spreads(session.modules.roots(), followed),
+            lambda: part.recording().history,
+            rows_every=SELDOM,
+        )
+        if self.lockstep is None or self.lockstep.job.rank == 0:
+            self._draw = unrecorded(session, self._board.step)
 
     def _start_tracing(self) -> None:
         from whynan.record.session import Session
@@ -265,6 +287,8 @@ class Run:
 
     def _stepped(self, step: int) -> None:
         self._tell_progress(step)
+        if self._draw is not None:
+            self._draw(step)
         if self.options.max_steps is not None and step >= self.options.max_steps:
             self._stopped_by_limit = True
             raise StopRun
@@ -277,6 +301,7 @@ class Run:
 
         def leave(code: int) -> None:
             if os.getpid() == self._pid:
+                self._ending = True
                 self._take()
                 harmed = self._hear_the_ranks(None)
                 self._write("anomaly" if harmed else "clean")
@@ -371,6 +396,8 @@ class Run:
 
     def _write(self, outcome: Outcome) -> None:
         options = self.options
+        if self._board is not None and self._ending and self._draw is not None:
+            self._board.flush()
         if self._is_silent:
             return
         if not (options.json or options.html or options.recording or options.tensorboard):
@@ -378,13 +405,15 @@ class Run:
         from whynan.report import html, json_report, tensorboard
 
         diagnosis = self._diagnosis(outcome)
+        if self._board is not None and self._ending:  # events cannot be replaced
+            self._board.report(diagnosis)
         path = None
         try:
             if path := options.json:
                 json_report.write(diagnosis, path)
             if path := options.html:
                 html.write(diagnosis, path)
-            if (path := options.tensorboard) and self._ending:  # events cannot be replaced
+            if (path := options.tensorboard) and self._ending and self._board is None:
                 tensorboard.write(diagnosis, path)
             if path := options.recording:
                 self._recording.of(diagnosis).save(path)

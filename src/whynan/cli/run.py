@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     "--tensorboard",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Also write the history and the report for TensorBoard.",
+    help="Also write history, histograms of the layers and the report for TensorBoard.",
 )
 @click.option(
     "--max-steps",
