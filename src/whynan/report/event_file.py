@@ -1,5 +1,4 @@
-"""TensorBoard's event files, written without TensorBoard: its packages stay out of the program's
-process, where they could meet other versions of themselves."""
+"""TensorBoard's event files, written without its packages: they stay out of the program's process."""
 
 from __future__ import annotations
 
