@@ -254,9 +254,9 @@ def test_spreads_leave_out_what_cannot_be_counted_and_name_each_layer_once() -> 
     strided = torch.nn.Parameter(torch.arange(8.0)[::2])
     optimizer = torch.optim.SGD([second.w, lost, strided], lr=1.0)
     found = {s.layer: s for s in spreads([first, second, whole], [optimizer])}
-    assert sorted(found) == ["first.w", "w"]
+    assert sorted(found) == ["first.w", "w"]  # each name is free: they stay short
     assert (found["first.w"].min, found["first.w"].max) == (1.0, 5.0)
     assert sum(found["first.w"].counts) == 5
     assert (found["w"].limits, found["w"].counts) == ((7.0,), (6,))
     twice = {s.layer for s in spreads([Part(2, 3), Part(6)], [])}
-    assert twice == {"w", "Part.w"}
+    assert twice == {"Part.w", "Part.w (2)"}

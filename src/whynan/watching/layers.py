@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
@@ -24,7 +25,7 @@ def spreads(
 ) -> Iterator[LayerSpread]:
     """Of every layer that a model or an optimizer has, up to a limit."""
     taken: list[tuple[str, Kind, torch.Tensor]] = []
-    for name, parameter in _named(roots, optimizers)[:MOST_LAYERS]:
+    for name, parameter in named(roots, optimizers)[:MOST_LAYERS]:
         taken += [(name, "weights", s) for s in _sample(parameter)]
         taken += [(name, "gradients", s) for s in _sample(parameter.grad)]
     if not taken:
@@ -40,28 +41,29 @@ def spreads(
             yield _spread(name, kind, finite)
 
 
-def _named(
+def named(
     roots: Iterable[torch.nn.Module], optimizers: Iterable[torch.optim.Optimizer]
 ) -> list[tuple[str, torch.Tensor]]:
     """Each parameter once, under a name that no other one has."""
-    found: dict[str, torch.Tensor] = {}
-    known: set[int] = set()
-
-    def add(parameter: torch.Tensor, *names: str) -> None:
-        if id(parameter) not in known:
-            known.add(id(parameter))
-            free = [n for n in names if n not in found]
-            found[free[0] if free else f"{names[-1]} ({len(found)})"] = parameter
-
+    owned: dict[int, tuple[torch.Tensor, str, str]] = {}
     # A part of a model that is called by itself is a root, too: the whole one names it better.
     for root in sorted(roots, key=lambda r: -sum(1 for _ in r.modules())):
         for name, parameter in root.named_parameters():
-            add(parameter, clean(name), f"{type(root).__name__}.{clean(name)}")
+            owned.setdefault(id(parameter), (parameter, type(root).__name__, clean(name)))
     for optimizer in optimizers:
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                add(parameter, f"parameter {len(found)}")
+        for given in (p for group in optimizer.param_groups for p in group["params"]):
+            owned.setdefault(id(given), (given, "", f"parameter {len(owned)}"))
+    count = Counter(name for _, _, name in owned.values())
+    found: dict[str, torch.Tensor] = {}
+    for tensor, owner, name in owned.values():
+        full = f"{owner}.{name}" if count[name] > 1 else name  # a generator and its discriminator
+        again = next(n for n in range(1, len(owned) + 2) if _numbered(full, n) not in found)
+        found[_numbered(full, again)] = tensor
     return list(found.items())
+
+
+def _numbered(name: str, n: int) -> str:
+    return name if n == 1 else f"{name} ({n})"
 
 
 def _sample(tensor: torch.Tensor | None) -> list[torch.Tensor]:
