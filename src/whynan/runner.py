@@ -325,9 +325,9 @@ class Run:
         return found, why
 
     def _stepped(self, step: int) -> None:
-        self._tell_progress(step)
         if self._draws:
             self._draw(step)
+        self._tell_progress(step)
         if self.options.max_steps is not None and step >= self.options.max_steps:
             self._stopped_by_limit = True
             raise StopRun
