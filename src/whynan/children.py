@@ -6,6 +6,7 @@ import functools
 import gc
 import multiprocessing
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -57,6 +58,7 @@ class Children:
         self._program, self._options, self._take_off = program, options, take_off
         self._folder: Path | None = None
         self._patches = Patches()
+        self._said = False
 
     def install(self) -> None:
         self._patches.wrap(multiprocessing.process.BaseProcess, "start", self._wrap_start)
@@ -76,7 +78,13 @@ class Children:
     def _replace(self, process: Any, target: Any, args: tuple[Any, ...]) -> None:
         if target is None:
             return  # a class with a `run` of its own
-        if getattr(target, "__module__", "") == "torch.multiprocessing.spawn":
+        spawns = getattr(target, "__module__", "") == "torch.multiprocessing.spawn"
+        if not self._options.children:
+            if spawns and not self._said:
+                self._said = True
+                text = "the processes that the script starts are not looked at here; "
+                print(f"whynan: {text}`whynan run` does", file=sys.stderr)
+        elif spawns:
             # It hands an exception of the first argument on to the starter: watch inside it.
             process._args = (self._watched(args[0]), *args[1:])
         elif _module(target).split(".")[0] not in NOT_THE_USERS:

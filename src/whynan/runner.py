@@ -48,6 +48,7 @@ class RunOptions:
     max_steps: int | None = None
     trace_from: int | None = None  # a second run: record from this step on
     live_steps: int | None = None  # how many steps `auto` records before it only guards
+    children: bool = True  # ranks that the program starts itself are watched, too
 
 
 class Run:

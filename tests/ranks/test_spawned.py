@@ -41,8 +41,9 @@ def report(folder: Path) -> dict[str, Any]:
 def test_the_guilty_rank_is_named_once_and_the_program_ends_with_3(
     tmp_path: Path, how: str
 ) -> None:
-    done = start(tmp_path, how, 57)
+    done = start(tmp_path, how, 57, "--fix")
     assert done.returncode == 3, done.stderr
+    assert "--fix is for programs of one process" in done.stderr
     assert done.stderr.count("error[") == 1
     assert "Traceback" not in done.stderr
     result = report(tmp_path)
@@ -77,3 +78,15 @@ def test_a_process_that_joins_no_job_is_left_alone(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert sorted(done.stdout.splitlines())[-2:] == ["worker 0: -inf", "worker 1: -inf"]
     assert report(tmp_path)["outcome"] == "clean"
+
+
+def test_a_trial_says_that_it_does_not_look_at_the_ranks(tmp_path: Path) -> None:
+    """The changed source is laid over one process: elsewhere the old one would run."""
+    command = [sys.executable, "-m", "whynan", "fix", str(PROGRAM), "spawn", "-1", str(free_port())]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(SOURCE)}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("processes that the script starts are not looked at here") == 1
+    assert done.stdout.count("ends with") == 2

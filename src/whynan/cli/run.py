@@ -128,6 +128,8 @@ def run(
         from whynan.repair.fixing import FixOptions, repair
 
         repair(program, diagnosis, FixOptions(json=json, told=True))
+    elif fix and code == 3 and watched.lockstep is None:
+        click.echo("whynan: --fix is for programs of one process; nothing was tried", err=True)
     return code
 
 

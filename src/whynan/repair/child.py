@@ -91,7 +91,10 @@ def main() -> int:
         is_module=description["is_module"],
     )
     options = RunOptions(
-        mode="trace", json=Path(description["result"]), max_steps=description["max_steps"]
+        mode="trace",
+        json=Path(description["result"]),
+        max_steps=description["max_steps"],
+        children=False,  # the changed texts are laid over this process only
     )
     return Run(program, options).go()
 
