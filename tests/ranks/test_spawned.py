@@ -54,8 +54,8 @@ def test_the_guilty_rank_is_named_once_and_the_program_ends_with_3(
 
 
 def test_healthy_ranks_end_as_they_would_without_whynan(tmp_path: Path) -> None:
-    done = start(tmp_path, "spawn", -1, "--tensorboard", "runs")
-    plain = start(tmp_path, "spawn", -1, watched=False)
+    done = start(tmp_path, "fork", -1, "--tensorboard", "runs")
+    plain = start(tmp_path, "fork", -1, watched=False)
     assert (done.returncode, done.stderr) == (0, plain.stderr)
     assert sorted(done.stdout.splitlines()) == sorted(plain.stdout.splitlines())
     assert plain.stdout.count("ends with") == 2
@@ -82,11 +82,19 @@ def test_a_process_that_joins_no_job_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_trial_says_that_it_does_not_look_at_the_ranks(tmp_path: Path) -> None:
     """The changed source is laid over one process: elsewhere the old one would run."""
-    command = [sys.executable, "-m", "whynan", "fix", str(PROGRAM), "spawn", "-1", str(free_port())]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(SOURCE)}
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import torch.multiprocessing as mp\ndef work(rank):\n    print('worked', rank)\n"
+        "if __name__ == '__main__':\n    mp.spawn(work, nprocs=2)\n"
+    )
     done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "whynan", "fix", str(script)],
+        cwd=tmp_path,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("processes that the script starts are not looked at here") == 1
-    assert done.stdout.count("ends with") == 2
+    assert sorted(done.stdout.splitlines()) == ["worked 0", "worked 1"]
