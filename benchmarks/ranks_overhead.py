@@ -1,6 +1,6 @@
 """What watching adds per step in a job of several gloo processes, and what one vote costs.
 
-python benchmarks/ranks_overhead.py [--ranks 1 2 4]
+python benchmarks/ranks_overhead.py [--ranks 1 2 4] [--kinds ddp fsdp plain] [--constants]
 """
 
 from __future__ import annotations
@@ -19,8 +19,12 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.fsdp import fully_shard
 
+from whynan.ranks.job import Job
+
 KINDS = ("ddp", "fsdp", "plain")
 STEPS, REPEATS, WIDTH, LAYERS, ROWS = 20, 9, 256, 8, 128
+BLOCK_S = 1.0  # more ranks than cores make a step slow: then a block has fewer of them
+LIMIT_S = 240
 
 
 def training(kind: str) -> Callable[[], None]:
@@ -55,6 +59,38 @@ def seconds(step: Callable[[], None], count: int) -> float:
     return (time.perf_counter() - begin) / count
 
 
+def agreed_steps(step_s: float) -> int:
+    """How many steps a block has; the same on all ranks, which wait for each other."""
+    count = torch.tensor([max(2, min(STEPS, int(BLOCK_S / step_s)))])
+    dist.broadcast(count, 0)
+    return int(count)
+
+
+def constants(job: Job) -> None:
+    """What the model of docs/scale.md is made of, as far as processes on one machine can show it."""
+    begin = time.perf_counter()
+    job.vote(False, False, 0)
+    first_s = time.perf_counter() - begin
+    vote_s = statistics.median(
+        seconds(lambda: job.vote(False, False, 0), 20) for _ in range(REPEATS)
+    )
+    dist.barrier()
+    asked = []
+    if dist.get_rank() == 1:  # rank 0 keeps the store
+        statement = "x" * 20_000  # of a rank with one anomaly
+        for i in range(200):
+            begin = time.perf_counter()
+            job.put(f"statement/{i}", statement)
+            job.take(f"statement/{i}", 1.0)
+            asked.append(time.perf_counter() - begin)
+        world = dist.get_world_size()
+        word_s = statistics.median(asked)
+        print(
+            f"| {world} | {1e3 * first_s:.0f} ms | {1e3 * vote_s:.2f} ms | {1e3 * word_s:.2f} ms |"
+        )
+    dist.barrier()
+
+
 def worker(kind: str) -> None:
     from whynan.ranks.lockstep import Lockstep
     from whynan.watching.escalate import Watch
@@ -71,17 +107,22 @@ def worker(kind: str) -> None:
     lockstep.start()
     watch.start()
     dist.init_process_group("gloo")
+    if kind == "constants":
+        constants(lockstep.job)
+        dist.destroy_process_group()
+        return
     step = training(kind)
-    for _ in range(5):
+    for _ in range(3):
         step()
+    steps = agreed_steps(seconds(step, 3))
     rows = []
     for _ in range(REPEATS):
         watch.guard.active = False
-        plain = seconds(step, STEPS)
+        plain = seconds(step, steps)
         watch.guard.active = True
-        rows.append((plain, seconds(step, STEPS)))
+        rows.append((plain, seconds(step, steps)))
     votes_s = statistics.median(
-        seconds(lambda: lockstep.job.vote(False, False, 0), 50) for _ in range(5)
+        seconds(lambda: lockstep.job.vote(False, False, 0), 20) for _ in range(5)
     )
     if dist.get_rank() == 0:
         plain = 1e3 * statistics.median(p for p, _ in rows)
@@ -112,7 +153,7 @@ def job(kind: str, world: int) -> None:
     ]
     try:
         for process in ranks:
-            process.wait(300)
+            process.wait(LIMIT_S)
     finally:
         for process in ranks:
             process.kill()
@@ -121,14 +162,21 @@ def job(kind: str, world: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4])
-    parser.add_argument("--worker", choices=KINDS)
+    parser.add_argument("--kinds", choices=KINDS, nargs="+", default=KINDS)
+    parser.add_argument("--constants", action="store_true", help="those of the model instead")
+    parser.add_argument("--worker", choices=(*KINDS, "constants"))
     options = parser.parse_args()
     if options.worker:
         worker(options.worker)
         return
+    if options.constants:
+        print("| ranks | first vote | one vote | one word |\n|---|---|---|---|", flush=True)
+        for world in [r for r in options.ranks if r > 1]:
+            job("constants", world)
+        return
     print("| kind | ranks | plain step | ratio | added | votes per step | one vote |", flush=True)
     print("|---|---|---|---|---|---|---|", flush=True)
-    for kind in KINDS:
+    for kind in options.kinds:
         for world in options.ranks:
             job(kind, world)
 

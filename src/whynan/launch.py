@@ -103,7 +103,7 @@ def print_traceback(error: BaseException) -> None:
         current = linked.pop()
         if current is not None and id(current) not in seen:
             seen.add(id(current))
-            current.__traceback__ = _without_own_frames(current.__traceback__)
+            current.__traceback__ = without_own_frames(current.__traceback__)
             linked += [current.__cause__, current.__context__]
     if sys.excepthook is sys.__excepthook__:
         traceback.print_exception(error)
@@ -111,7 +111,7 @@ def print_traceback(error: BaseException) -> None:
         sys.excepthook(type(error), error, error.__traceback__)
 
 
-def _without_own_frames(trace: types.TracebackType | None) -> types.TracebackType | None:
+def without_own_frames(trace: types.TracebackType | None) -> types.TracebackType | None:
     """Also without torch's frame that whynan calls an operation through."""
     entries = []
     after_own = False

@@ -282,6 +282,20 @@ class HistoryRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LayerSpread:
+    """How the finite values of one layer lie, as counted in a sample of them."""
+
+    layer: str
+    kind: Literal["weights", "gradients"]
+    min: float
+    max: float
+    sum: float
+    sum_squares: float
+    limits: tuple[float, ...]  # the upper end of each bin
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fix:
     """A proposed change to the source, and what is known about it."""
 

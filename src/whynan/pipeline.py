@@ -18,6 +18,7 @@ from whynan.recording import Recording
 from whynan.version import __version__
 
 if TYPE_CHECKING:
+    from whynan.record.session import Session
     from whynan.report.live_board import LiveBoard
     from whynan.watching.escalate import Watch
     from whynan.watching.guard import Seen
@@ -196,9 +197,16 @@ def watch(
     live: LiveBoard | None = None
     if writer is not None:
         from whynan.report.live_board import LiveBoard
+        from whynan.watching.layers import spreads
 
-        live = LiveBoard(writer, _listed(model), lambda: guard.recording().history)
-        guard.on_step = _unrecorded(guard, live.step)
+        live = LiveBoard(
+            writer,
+            lambda: spreads(
+                _listed(model) or guard.session.modules.roots(), guard.guard.optimizers
+            ),
+            lambda: guard.recording().history,
+        )
+        guard.on_step = unrecorded(guard.session, live.step)
     guard.start(_listed(model), _listed(optimizer))
     error: BaseException | None = None
     try:
@@ -218,12 +226,12 @@ def watch(
         raise error
 
 
-def _unrecorded(guard: Watch, work: Callable[[int], None]) -> Callable[[int], None]:
+def unrecorded(session: Session, work: Callable[[int], None]) -> Callable[[int], None]:
     """Whynan's own work after a step, also while the program is recorded."""
 
     def after(step: int) -> None:
-        if guard.session.tracer.active:
-            guard.session.checks.quietly(lambda: work(step))
+        if session.tracer.active:
+            session.checks.quietly(lambda: work(step))
         else:
             work(step)
 

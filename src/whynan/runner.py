@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from whynan import launch
 from whynan.arrays.numpy_watch import NumpyWatch
+from whynan.children import Children, leave_word, optimizers_so_far, when_joining
 from whynan.errors import StopRun, UsageError, WhynanError
 from whynan.explain.story import tell
 from whynan.files import SAVE_BATCH_TO
@@ -25,6 +26,7 @@ from whynan.watching.rerun import Command, look_again, report_progress
 if TYPE_CHECKING:
     from whynan.ranks.lockstep import Lockstep
     from whynan.record.session import Session
+    from whynan.report.live_board import LiveBoard
     from whynan.watching.escalate import Watch
     from whynan.watching.guard import Seen
 
@@ -48,6 +50,7 @@ class RunOptions:
     enough: tuple[int, float] | None = None  # from this step on, stop after so many seconds
     trace_from: int | None = None  # a second run: record from this step on
     live_steps: int | None = None  # how many steps `auto` records before it only guards
+    children: bool = True  # ranks that the program starts itself are watched, too
 
 
 class Run:
@@ -74,7 +77,13 @@ class Run:
         self._notes: list[str] = []
         self._capsule_is_full = False
         self._tell_progress = report_progress()
+        self._board: LiveBoard | None = None
+        self._draw: Callable[[int], None] = lambda step: None
         self._numpy = NumpyWatch()
+        self._children = Children(program, options, self._take_off)
+        self._starter: Path | None = None  # in a process that the program started: word for it
+        self._stop_waiting: Callable[[], None] = lambda: None
+        self.error: BaseException | None = None  # of such a process, for it to raise
 
     def go(self) -> int:
         """Run it and return the exit code."""
@@ -89,19 +98,29 @@ class Run:
             return self._end(failure)
         for name in [n for n in sys.modules if n.split(".")[0] == "click"]:
             del sys.modules[name]  # the program may have a module of that name
-        hook = launch.AfterImport("torch", self._start)
-        hook.install()
         self._numpy.start()
+        return self._call(run, self._start)
+
+    def attend(self, work: Callable[[], object], folder: Path) -> int:
+        """The same for what a process does that the program started, once it joins a job."""
+        self._starter, self._is_silent = folder, True
+        return self._call(work, self._await_job)
+
+    def _call(self, run: Callable[[], object], start: Callable[[], None]) -> int:
+        hook = launch.AfterImport("torch", start)
+        hook.install()
         original_exit = os._exit
         os._exit = self._hard_exit(original_exit)  # type: ignore[assignment]  # never returns
         error: BaseException | None = None
         try:
             run()
             launch.wait_for_threads()
+            self._children.wait()
         except BaseException as raised:
             error = raised
         finally:
             hook.remove()
+            self._stop_waiting()
             os._exit = original_exit
         return self._end(error)
 
@@ -132,17 +151,60 @@ class Run:
 
     # ---- while it runs ----------------------------------------------------------------
 
+    def _take_off(self) -> None:
+        """In a forked process, which has hooks and a recorder of its own."""
+        part: Any = self.watch or self.session
+        if part is not None:
+            part.abandon()
+        self._numpy.stop()
+
+    @property
+    def _is_rank(self) -> bool:
+        return launched() or self._starter is not None
+
+    def _await_job(self) -> None:
+        self._stop_waiting = when_joining(self._join_job)
+
+    def _join_job(self) -> None:
+        self._numpy.start()
+        self._start()
+
     def _start(self) -> None:
         """Called right after the program imported torch."""
         try:
             options = self.options
+            if not self._is_rank:
+                self._children.install()
             from_the_start = options.mode == "trace" and options.trace_from is None
-            if from_the_start and options.on_anomaly != "skip" and not launched():
+            if from_the_start and options.on_anomaly != "skip" and not self._is_rank:
                 self._start_tracing()
             else:
                 self._start_watching()
+            if options.tensorboard is not None and self.session is not None:
+                self._open_board(options.tensorboard, self.session)
         except Exception as error:
             self._aside(error)
+
+    @property
+    def _draws(self) -> bool:
+        """Of several ranks, the first one."""
+        return self.lockstep is None or self.lockstep.job.rank == 0
+
+    def _open_board(self, folder: Path, session: Session) -> None:
+        from whynan.pipeline import unrecorded
+        from whynan.report.event_file import EventFile
+        from whynan.report.live_board import SELDOM, LiveBoard
+        from whynan.watching.layers import spreads
+
+        followed = self.watch.guard.optimizers if self.watch is not None else ()
+        part: Any = self.watch or session
+        self._board = LiveBoard(
+            EventFile(folder),
+            lambda: spreads(session.modules.roots(), followed),
+            lambda: part.recording().history,
+            rows_every=SELDOM,
+        )
+        self._draw = unrecorded(session, self._board.step)
 
     def _start_tracing(self) -> None:
         from whynan.record.session import Session
@@ -167,9 +229,9 @@ class Run:
             armed_from=options.trace_from,
         )
         watch.on_step, watch.on_error = self._stepped, self._aside
-        if launched():
+        if self._is_rank:
             self._join_ranks(watch)
-        watch.start()
+        watch.start(optimizers=optimizers_so_far() if self._starter is not None else ())
         self.watch, self.session = watch, watch.session
 
     def _join_ranks(self, watch: Watch) -> None:
@@ -240,6 +302,8 @@ class Run:
         return again.evidence, again.why
 
     def _stepped(self, step: int) -> None:
+        if self._draws:
+            self._draw(step)
         self._tell_progress(step)
         if self._is_enough(step):
             self._stopped_by_limit = True
@@ -261,11 +325,11 @@ class Run:
 
         def leave(code: int) -> None:
             if os.getpid() == self._pid:
+                self._ending = True
                 self._take()
                 harmed = self._hear_the_ranks(None)
                 self._write("anomaly" if harmed else "clean")
-                if self.lockstep is not None:
-                    self.lockstep.release()
+                self._release(harmed)
                 code = 3 if harmed else code
             original(code)
 
@@ -275,7 +339,7 @@ class Run:
 
     def _end(self, error: BaseException | None) -> int:
         self._ending = True
-        stopped = isinstance(error, StopRun)
+        stopped = isinstance(error, StopRun) or self._children.explain(error)
         crashed = (
             error is not None
             and not stopped
@@ -284,7 +348,7 @@ class Run:
         part: Any = self.watch or self.session
         if part is not None:
             try:
-                if crashed and error is not None and self.watch is not None:
+                if crashed and error is not None and self.watch is not None and not self._starter:
                     launch.print_traceback(error)  # a second run may take long
                 part.stop(None if stopped else error)
             except StopRun:
@@ -293,20 +357,24 @@ class Run:
         self._numpy.stop()
         if not self._recording.evidence:
             self._recording = replace(self._recording, evidence=self._numpy.harms(error))
-        harmed = self._hear_the_ranks(error if crashed else None)
-        if crashed and error is not None and self.watch is None:
+        harmed = self._hear_the_ranks(error if crashed else None) or self._children.harmed
+        self._is_silent |= self._children.told and not self._recording.evidence
+        if crashed and error is not None and (harmed if self._starter else self.watch is None):
             launch.print_traceback(error)
         self._show()
         self._write("anomaly" if harmed else "crashed" if crashed else "clean")
         if self._stopped_by_limit and not harmed:
             self._say(f"no harm in {self._recording.steps} steps; stopped as --max-steps asked")
-        if self.lockstep is not None:
-            self.lockstep.release()
+        self._release(harmed)
+        self._children.close()
         self._say_what_was_skipped()
         if harmed:
             for note in () if self._is_silent else self._recording.notes:
                 self._say(note)
             return 3
+        if self._starter is not None:
+            self.error = None if stopped else error
+            return 0
         if isinstance(error, KeyboardInterrupt):
             launch.print_traceback(error)
             sys.stdout.flush()
@@ -314,6 +382,13 @@ class Run:
         if isinstance(error, SystemExit):
             raise error
         return 1 if crashed else 0
+
+    def _release(self, harmed: bool) -> None:
+        """All is written: whoever waits for this process may go on."""
+        if self.lockstep is not None:
+            if self._starter is not None:
+                leave_word(self._starter, harmed=harmed, told=not self._is_silent)
+            self.lockstep.release()
 
     def _say_what_was_skipped(self) -> None:
         if self.watch is None:
@@ -355,6 +430,8 @@ class Run:
 
     def _write(self, outcome: Outcome) -> None:
         options = self.options
+        if self._board is not None and self._ending and self._draws:
+            self._board.flush()
         if self._is_silent:
             return
         if not (options.json or options.html or options.recording or options.tensorboard):
@@ -362,13 +439,15 @@ class Run:
         from whynan.report import html, json_report, tensorboard
 
         diagnosis = self._diagnosis(outcome)
+        if self._board is not None and self._ending:  # events cannot be replaced
+            self._board.report(diagnosis)
         path = None
         try:
             if path := options.json:
                 json_report.write(diagnosis, path)
             if path := options.html:
                 html.write(diagnosis, path)
-            if (path := options.tensorboard) and self._ending:  # events cannot be replaced
+            if (path := options.tensorboard) and self._ending and self._board is None:
                 tensorboard.write(diagnosis, path)
             if path := options.recording:
                 self._recording.of(diagnosis).save(path)

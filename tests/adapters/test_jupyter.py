@@ -51,7 +51,9 @@ def test_the_report_names_the_line_of_the_cell_that_made_it(cells: dict[str, lis
     assert "because `log` met" in text
     assert " --> In[2]:3:18" in text
     assert "In[3]:2" in text  # where the zero comes from
-    assert "torch.log(p)" in shown(cells["harm"], "text/html")
+    page = shown(cells["harm"], "text/html")
+    assert "torch.log(p)" in page
+    assert "<code>%%whynan</code>" in page  # as typed
 
 
 def test_the_cell_stops_at_the_harm_and_the_notebook_goes_on(cells: dict[str, list[Any]]) -> None:

@@ -205,3 +205,60 @@ def test_a_notebook_theme_is_followed(
         assert (lightness(page, "section") < 50) is dark
         assert page.locator(".chain > .origin").is_visible()
         assert page.locator("button.copy").is_hidden()  # it would do nothing without the script
+
+
+# Rules as JupyterLab has them for what a cell shows, which once reached into the report.
+NOTEBOOK_STYLE = """
+.jp-RenderedHTMLCommon dl dt { float: left; width: 20%; }
+.jp-RenderedHTMLCommon ul { list-style: disc; padding-left: 4em; }
+.jp-RenderedHTMLCommon table tr, .jp-RenderedHTMLCommon table td { text-align: right; max-width: 2em; }
+.jp-RenderedHTMLCommon tbody tr:nth-child(odd) { background: rgb(1, 2, 3); }
+.jp-RenderedHTMLCommon code { background: rgb(1, 2, 3); padding: 1px 5px; }
+"""
+
+
+def test_the_styles_of_a_notebook_do_not_reach_into_the_report(
+    browser: Browser, tmp_path: Path
+) -> None:
+    path = tmp_path / "notebook.html"
+    path.write_text(
+        f"<!doctype html><style>{NOTEBOOK_STYLE}</style><body data-jp-theme-light='true'>"
+        f"<div class='jp-RenderedHTMLCommon'>{html.fragment(full())}<code id=own>own</code></div>"
+    )
+
+    def style(page: Page, where: str, name: str) -> str:
+        script = "([w, n]) => getComputedStyle(document.querySelector(w))[n]"
+        return str(page.evaluate(script, [where, name]))
+
+    with Opened(browser, path, viewport={"width": 1300, "height": 900}) as page:
+        assert style(page, ".facts dt", "float") == "none"
+        assert float(style(page, ".facts dt", "width")[:-2]) > 100
+        assert style(page, ".chips", "paddingLeft") == "0px"
+        assert style(page, "table.code td:last-child", "textAlign") == "left"
+        assert style(page, "table.code tr", "backgroundColor") == "rgba(0, 0, 0, 0)"
+        assert style(page, "table.code code", "padding") == "0px"
+        assert style(page, "#own", "backgroundColor") == "rgb(1, 2, 3)"  # nor ours into its own
+
+
+def test_the_width_of_the_cell_decides_how_many_columns_there_are(
+    browser: Browser, tmp_path: Path
+) -> None:
+    path = tmp_path / "notebook.html"
+    text = html.fragment(full())
+    path.write_text(f"<!doctype html><div style='width: 700px'>{text}</div>{text}")
+    with Opened(browser, path, viewport={"width": 1600, "height": 900}) as page:
+        script = "c => getComputedStyle(c).gridTemplateColumns.split(' ').length"
+        assert page.locator(".columns").evaluate_all(f"all => all.map({script})") == [1, 2]
+
+
+def test_the_report_is_drawn_where_no_script_may_run(browser: Browser, tmp_path: Path) -> None:
+    """As in a sandboxed view of VS Code, which gives its theme as a class of the body."""
+    inner = f"<body class='vscode-dark'>{html.fragment(full())}"
+    escaped = inner.replace("&", "&amp;").replace('"', "&quot;")
+    path = tmp_path / "view.html"
+    path.write_text(f'<!doctype html><iframe sandbox="" width=800 height=900 srcdoc="{escaped}">')
+    with Opened(browser, path) as page:
+        frame = page.frame_locator("iframe")
+        assert frame.locator(".chain > .origin").is_visible()
+        assert frame.locator("h3").first.is_visible()
+        assert frame.locator("button.copy").is_hidden()

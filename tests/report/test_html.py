@@ -336,3 +336,15 @@ def test_words_stand_out_from_their_ground(dark: bool) -> None:
         for ground in ("card", grounds.get(ink, "card")):
             light, deep = sorted((luminance(colours[ink]), luminance(colours[ground])))[::-1]
             assert (light + 0.05) / (deep + 0.05) >= 4.5, (ink, ground)  # WCAG AA
+
+
+def test_the_rank_stands_with_the_place() -> None:
+    result = full()
+    first = result.anomalies[0]
+    ranked = replace(first.evidence, rank=1, ranks=("rank 0: no harm by step 3",))
+    alone, among = (
+        html.page(result),
+        html.page(replace(result, anomalies=(replace(first, evidence=ranked),))),
+    )
+    assert "<li>rank 1</li>" in among
+    assert "<li>rank" not in alone

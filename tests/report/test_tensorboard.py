@@ -15,9 +15,10 @@ from torch.utils.tensorboard import SummaryWriter
 
 import whynan
 from tests.builders import failing, recording
-from whynan.errors import WhynanError
 from whynan.model import HistoryRow
 from whynan.report import tensorboard
+from whynan.report.event_file import EventFile
+from whynan.watching.layers import spreads
 
 LR = 0.125  # exact in float32
 ROWS = (
@@ -27,7 +28,7 @@ ROWS = (
 
 
 def read(folder: Path) -> EventAccumulator:
-    events = EventAccumulator(str(folder))
+    events = EventAccumulator(str(folder), size_guidance={"histograms": 0})  # all of them
     events.Reload()
     return events
 
@@ -91,12 +92,17 @@ def test_the_command_writes_them_without_torch(tmp_path: Path) -> None:
     assert "t.py:3:5" in (tmp_path / "r.html").read_text()
 
 
-def test_a_missing_tensorboard_is_said_kindly(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "tensorboard.summary.writer.event_file_writer", None)
-    with pytest.raises(WhynanError, match="pip install tensorboard"):
-        tensorboard.write(failing(), tmp_path)
+def test_numbers_of_every_size_and_sign_are_read_back(tmp_path: Path) -> None:
+    file = EventFile(tmp_path)
+    for step, value in enumerate((0.0, -1.5, 1e300, -1e300, math.inf, 3.4028234e38)):
+        file.add_scalar("x", value, step)
+    file.add_scalar("é \udcff", 1.0, 2**40)
+    file.close()
+    events = read(tmp_path)
+    found = [value for _, value in scalars(events, "x")]
+    assert found[:5] == [0.0, -1.5, math.inf, -math.inf, math.inf]
+    assert found[5] == pytest.approx(3.4028234e38)
+    assert scalars(events, "é ?") == [(2**40, 1.0)]
 
 
 def test_a_watched_training_writes_while_it_runs(tmp_path: Path) -> None:
@@ -129,7 +135,7 @@ def test_a_watched_training_writes_while_it_runs(tmp_path: Path) -> None:
     steps = [step for step, _ in scalars(events, "whynan/loss")]
     assert steps[:65] == list(range(65))
     assert len(set(steps)) == len(steps)
-    assert {e.step for e in events.Histograms("whynan.weights/weight")} == {0}
+    assert [e.step for e in events.Histograms("whynan.weights/weight")] == [0, 1, 2, 3, 4, 10]
     assert events.Histograms("whynan.gradients/bias")[0].histogram_value.num == 1
     [tag] = [t for t in events.Tags()["tensors"] if t.startswith("whynan/N")]
     [report] = events.Tensors(tag)
@@ -166,3 +172,91 @@ def test_a_writer_that_fails_does_not_end_the_training(
             done += 1
     assert done == 55
     assert capsys.readouterr().err.count("TensorBoard gets nothing more") == 1
+
+
+SCRIPT = """
+import sys, torch
+from torch import nn
+sys.modules["tensorboard"] = None  # not needed, and not imported
+torch.manual_seed(0)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc, self.drop, self.out = nn.Linear(4, 3000), nn.Dropout(), nn.Linear(3000, 1)
+    def forward(self, x):
+        return self.out(self.drop(self.fc(x)))
+net, scale = Net(), nn.Parameter(torch.ones(1))
+optimizer = torch.optim.SGD([*net.parameters(), scale], lr=1e-4)
+data = torch.randn(12, 4)
+data[11] = 0 if sys.argv[1:] else 1
+for x in torch.utils.data.DataLoader(data):
+    loss = (scale * net(x) / x.abs().sum()).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print(sum(p.double().sum().item() for p in net.parameters()), torch.rand(1).item())
+"""
+
+
+def run_script(folder: Path, *args: str, options: tuple[str, ...] = ()) -> Any:
+    (folder / "train.py").write_text(SCRIPT)
+    command = [sys.executable, "-m", "whynan", "run", *options, "train.py", *args]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("mode", ["auto", "trace"])
+def test_an_unmodified_script_gets_histograms_and_its_report(tmp_path: Path, mode: str) -> None:
+    done = run_script(tmp_path, "bad", options=("--mode", mode, "--tensorboard", "runs"))
+    assert done.returncode == 3, done.stderr
+    events = read(tmp_path / "runs")
+    found = events.Histograms("whynan.weights/fc.weight")
+    assert [e.step for e in found] == [0, 1, 2, 3, 4, 10]
+    first = found[0].histogram_value
+    assert 3000 <= first.num == sum(first.bucket) <= 4096  # of 12,000 values
+    assert -0.5 <= first.min < -0.4 < 0.4 < first.max <= 0.5  # as nn.Linear(4, ...) begins
+    assert first.bucket_limit[-1] == pytest.approx(first.max)
+    assert events.Histograms("whynan.gradients/out.bias")[0].histogram_value.num == 1
+    if mode == "auto":
+        assert "whynan.weights/parameter 4" in events.Tags()["histograms"]  # in no module
+    [tag] = events.Tags()["tensors"]
+    [report] = events.Tensors(tag)
+    assert (tag, report.step) == ("whynan/N010", 11)
+
+
+def test_histograms_change_nothing_in_a_script(tmp_path: Path) -> None:
+    with_board = run_script(tmp_path, options=("--tensorboard", "runs"))
+    plain = subprocess.run(
+        [sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert (with_board.returncode, with_board.stdout) == (0, plain.stdout)
+    assert plain.stdout
+    assert [s for s, _ in scalars(read(tmp_path / "runs"), "whynan/loss")] == list(range(12))
+
+
+def test_a_folder_that_cannot_be_written_costs_the_events_only(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("a file")
+    done = run_script(tmp_path, options=("--tensorboard", "runs"))
+    assert done.returncode == 0
+    assert done.stderr.count("TensorBoard gets nothing more") == 1
+
+
+def test_spreads_leave_out_what_cannot_be_counted_and_name_each_layer_once() -> None:
+    class Part(torch.nn.Module):
+        def __init__(self, *sizes: int) -> None:
+            super().__init__()
+            self.w = torch.nn.Parameter(torch.arange(6.0).reshape(*sizes))
+
+    first, second = Part(2, 3), Part(3, 2)
+    whole = torch.nn.ModuleDict({"first": first})
+    first.w.data[0, 0], second.w.data[:] = math.nan, 7.0
+    first.w.data = first.w.data.t()  # not contiguous, but dense
+    lost = torch.nn.Parameter(torch.full((2,), math.inf))
+    strided = torch.nn.Parameter(torch.arange(8.0)[::2])
+    optimizer = torch.optim.SGD([second.w, lost, strided], lr=1.0)
+    found = {s.layer: s for s in spreads([first, second, whole], [optimizer])}
+    assert sorted(found) == ["first.w", "w"]  # each name is free: they stay short
+    assert (found["first.w"].min, found["first.w"].max) == (1.0, 5.0)
+    assert sum(found["first.w"].counts) == 5
+    assert (found["w"].limits, found["w"].counts) == ((7.0,), (6,))
+    twice = {s.layer for s in spreads([Part(2, 3), Part(6)], [])}
+    assert twice == {"Part.w", "Part.w (2)"}

@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 import whynan
+from whynan.watching.escalate import Watch
 
 OWNERS: list[tuple[Any, str]] = [
     (torch.optim.Optimizer, "__init__"), (torch.optim.SGD, "step"), (torch.optim.Adam, "step"),
@@ -108,3 +109,29 @@ def test_a_wrong_policy_is_refused() -> None:
         ),
     ):
         pass
+
+
+def test_the_layers_of_two_models_are_kept_apart() -> None:
+    """A generator and its discriminator, which call their layers by the same names."""
+
+    class Generator(torch.nn.Sequential): ...
+
+    class Critic(torch.nn.Sequential): ...
+
+    torch.manual_seed(0)
+    nets = Generator(torch.nn.Linear(2, 2)), Critic(torch.nn.Linear(2, 2))
+    optimizers = [torch.optim.SGD(net.parameters(), lr=0.01) for net in nets]
+    guard = Watch(policy="stop", found=lambda e, how: None, unexplained=lambda seen: None)
+    guard.start(nets, optimizers)
+    try:
+        for net, optimizer in zip(nets, optimizers, strict=True):
+            net(torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+        layers = [row.layers for row in guard.recording().history]
+    finally:
+        guard.stop(None)
+    names = [sorted(row or {}) for row in layers]
+    assert names == [
+        ["Generator.0.bias", "Generator.0.weight"],
+        ["Critic.0.bias", "Critic.0.weight"],
+    ]

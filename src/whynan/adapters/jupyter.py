@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,8 @@ from whynan.model import Diagnosis, Evidence
 from whynan.pipeline import diagnose
 from whynan.quotes import quoted, renamed
 from whynan.recording import Recording
+
+FIRST = "# %%whynan"  # what a traced cell is compiled with instead of its magic
 
 
 def load_ipython_extension(shell: Any) -> None:
@@ -63,7 +65,7 @@ def run_cell(shell: Any, line: str, cell: str) -> Diagnosis:
 def _compile(shell: Any, cell: str) -> Callable[[], None]:
     """The cell under its own line numbers: the magic's line stays counted."""
     nested = cell.lstrip().startswith("%%")  # only a first line is a cell magic
-    source = shell.transform_cell(cell if nested else f"# %%whynan\n{cell}")
+    source = shell.transform_cell(cell if nested else f"{FIRST}\n{cell}")
     number = len(shell.history_manager.input_hist_parsed) - 1  # as in `In[number]`
     name = shell.compile.cache(source, number, raw_code=source)
     tree = shell.compile.ast_parse(source, filename=name)
@@ -93,5 +95,9 @@ def _with_cell_names(recording: Recording, shell: Any) -> Recording:
         known = shell.compile.format_code_name(file)
         return str(known[1]) if known else file
 
-    evidence = tuple(renamed(quoted(e), name) for e in recording.evidence)
-    return replace(recording, evidence=evidence)
+    def as_typed(lines: Mapping[int, str]) -> dict[int, str]:
+        return {**lines, **({1: "%%whynan"} if lines.get(1) == FIRST else {})}
+
+    found = (renamed(quoted(e), name) for e in recording.evidence)
+    typed = [replace(e, quotes={f: as_typed(q) for f, q in e.quotes.items()}) for e in found]
+    return replace(recording, evidence=tuple(typed))

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     "--tensorboard",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Also write the history and the report for TensorBoard.",
+    help="Also write history, histograms of the layers and the report for TensorBoard.",
 )
 @click.option(
     "--max-steps",
@@ -128,6 +128,8 @@ def run(
         from whynan.repair.fixing import FixOptions, repair
 
         repair(program, diagnosis, FixOptions(json=json, told=True))
+    elif fix and code == 3 and watched.lockstep is None:
+        click.echo("whynan: --fix is for programs of one process; nothing was tried", err=True)
     return code
 
 

@@ -24,6 +24,7 @@ from whynan.watching.guard import Decision, Optimizer, Seen
 
 ALONE_S = 5.0  # a rank that raised does not wait long: the others may be waiting for it
 CRASHED_S = 0.5  # there is nothing to report but that
+GOODBYE_S = 2.0
 
 
 class Lockstep:
@@ -49,6 +50,7 @@ class Lockstep:
         self._replays = False
         self._agreed = False  # all ranks leave in this step
         self._speaks = False
+        self._heard: list[int] = []  # the ranks whose word is in the report
         self.harmed = False  # this rank or another one, known at the end
         self._patches = Patches()
 
@@ -150,9 +152,11 @@ class Lockstep:
             self._speaks = job.is_first("reporter")
         if self.harmed and not self._speaks:
             job.take("told", patience_s() + ALONE_S)
+            job.put(f"heard/{job.rank}", "yes")
         if not self._speaks:
             return recording, False
         statements, silent = self._gather(mine, self._patience_s(error))
+        self._heard = [s.rank for s in statements if s.rank != job.rank]
         merged = merge(statements, silent)
         self.harmed = bool(merged)
         if silent and not merged and error is None:
@@ -180,8 +184,13 @@ class Lockstep:
 
     def release(self) -> None:
         """The report is written: the others may leave."""
-        if self._speaks and self.job.store is not None:
-            self.job.put("told", "yes")
+        if not self._speaks or self.job.store is None:
+            return
+        self.job.put("told", "yes")
+        if self.harmed and self.job.rank == 0:  # it keeps the store that the others still ask
+            end = time.monotonic() + GOODBYE_S
+            for rank in self._heard:
+                self.job.take(f"heard/{rank}", end - time.monotonic())
 
     def _exchange(self) -> str | None:
         job = self.job

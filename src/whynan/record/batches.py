@@ -17,6 +17,26 @@ from whynan.record.checks import Checks, tensors_in
 from whynan.record.patches import Patches
 
 
+class Asked:
+    """What each loader asked of its dataset and has not handed out yet: workers fetch ahead."""
+
+    def __init__(self) -> None:
+        self._waiting: weakref.WeakKeyDictionary[Any, deque[Any]] = weakref.WeakKeyDictionary()
+
+    def note(self, iterator: Any, index: Any) -> None:
+        """Only of loaders that are known from their start: else it is not known which is next."""
+        begins = not getattr(iterator, "_num_yielded", 1) and not getattr(iterator, "_send_idx", 0)
+        if begins or not hasattr(iterator, "_send_idx"):  # without workers, one at a time
+            self._waiting[iterator] = deque()
+        if iterator in self._waiting and getattr(iterator, "_in_order", True):
+            self._waiting[iterator].append(index)
+
+    def take(self, iterator: Any) -> Any:
+        """Of the batch that was just handed out; None when that is not known."""
+        waiting = self._waiting.get(iterator)
+        return waiting.popleft() if waiting else None
+
+
 class Batches:
     """Holds the model's last inputs, and nothing older."""
 
@@ -25,13 +45,14 @@ class Batches:
         self.inputs: list[torch.Tensor] = []
         self.indices: list[int] | None = None  # of the dataset, for the last batch of a DataLoader
         self.fetches: int | None = None  # batches of all loaders; None: not counted from the start
-        self.given_again: Any = None  # the indices of a batch that the loop gets once more
+        self.given: Any = None  # the indices, as the guard knows them, which looks on all the time
         self._installed = False
-        self._waiting: weakref.WeakKeyDictionary[Any, deque[Any]] = weakref.WeakKeyDictionary()
+        self._asked = Asked()
 
     def install(self, patches: Patches) -> None:
         self.fetches = None if self._installed else 0
         self._installed = True
+        self._asked = Asked()  # what happened meanwhile is not known here
         iterator = torch.utils.data.dataloader._BaseDataLoaderIter
         patches.wrap(iterator, "_next_index", self._wrap_next_index)
         patches.wrap(iterator, "__next__", self._wrap_next)
@@ -63,23 +84,21 @@ class Batches:
         self.inputs = [t.detach() for t in plain if t.layout is torch.strided and not t.is_meta]
 
     def _wrap_next_index(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Workers fetch ahead, so indices wait here until their batch is handed out."""
-
         def next_index(iterator: Any) -> Any:
             index = original(iterator)
-            self._waiting.setdefault(iterator, deque()).append(index)
+            self._asked.note(iterator, index)
             return index
 
         return next_index
 
     def _wrap_next(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def fetch(iterator: Any) -> Any:
-            self.given_again = None
+            self.given = None
             batch = original(iterator)
             if self.fetches is not None:
                 self.fetches += 1
-            waiting = self._waiting.get(iterator)
-            index = waiting.popleft() if waiting else self.given_again
+            asked = self._asked.take(iterator)
+            index = asked if self.given is None else self.given
             listed = list(index) if isinstance(index, (list, tuple)) else []
             self.indices = listed if listed and all(type(i) is int for i in listed) else None
             return batch

@@ -95,6 +95,7 @@ def main() -> int:
         json=Path(description["result"]),
         max_steps=description["max_steps"],
         enough=description["enough"],
+        children=False,  # the changed texts are laid over this process only
     )
     return Run(program, options).go()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import itertools
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -77,13 +78,21 @@ def page(diagnosis: Diagnosis, experiments: Experiments | None = None) -> str:
 
 def fragment(diagnosis: Diagnosis) -> str:
     """A piece of a page, without script: what a notebook shows under a cell."""
-    return _render("fragment.html", diagnosis, experiments=None)
+    return _render("fragment.html", diagnosis, experiments=None, css=_embedded_style())
 
 
 def tensor_fragment(stats: TensorStats) -> str:
     """One tensor, for a notebook."""
     template = _environment().get_template("tensor.html")
-    return template.render(stats=stats, css=_asset("page.css"))
+    return template.render(stats=stats, css=_embedded_style())
+
+
+def _embedded_style() -> Markup:
+    """The page's style amid somebody else's: a notebook has rules of its own for tables, lists and
+    code. Ours weigh as much as an id, so that they win, and start from the browser's own."""
+    alone = re.sub(r"\.whynan(?![\w-])", ".whynan:is(.whynan, #whynan)", _asset("page.css"))
+    reset = ".whynan:is(.whynan, #whynan) :where(:not(svg, svg *, img)) { all: revert; }\n"
+    return Markup(reset + alone)
 
 
 def _render(template: str, diagnosis: Diagnosis, **more: Any) -> str:
@@ -100,9 +109,8 @@ def _render(template: str, diagnosis: Diagnosis, **more: Any) -> str:
             heatmaps=heatmaps_of(diagnosis.history, dtype, failing),
             failing=failing,
             environment=_facts(diagnosis),
-            css=_asset("page.css"),
             uid=f"w{next(_serial)}",
-            **more,
+            **{"css": _asset("page.css"), **more},
         )
     )
 

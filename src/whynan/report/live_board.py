@@ -1,38 +1,48 @@
-"""A training that is watched, in the program's own TensorBoard writer while it runs."""
+"""A training that is watched, in a TensorBoard writer while it runs."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from whynan.model import Diagnosis, HistoryRow
+from whynan.model import Diagnosis, HistoryRow, LayerSpread
 from whynan.report import tensorboard
 
 ROWS_EVERY = 50  # steps: one look at the history, which takes long to make, for all of them
+SELDOM = 500  # the same for `whynan run`; the history holds 512 rows
+SLOW_S = 10.0  # time for that many steps in which all of their rows cost nothing to speak of
+OF_QUICK_STEPS = 10  # else one row in ten
 HISTOGRAMS_EVERY = 500
-MOST_LAYERS = 50
-MOST_VALUES = 1 << 16  # of one layer, evenly spread
+FIRST = 5
+POWERS_OF_TEN = {10**n for n in range(1, 12)}
 
 
 class LiveBoard:
     """Called after every step; writes seldom."""
 
     def __init__(
-        self, writer: Any, models: list[Any], history: Callable[[], tuple[HistoryRow, ...]]
+        self,
+        writer: Any,
+        spreads: Callable[[], Iterable[LayerSpread]],
+        history: Callable[[], tuple[HistoryRow, ...]],
+        rows_every: int = ROWS_EVERY,
     ) -> None:
         self._writer = writer
-        self._models = models
+        self._spreads = spreads
         self._history = history
+        self._rows_every = rows_every
         self._sent = -1
+        self._began_s = time.monotonic()
         self._reported = 0
         self._broken = False
 
     def step(self, step: int) -> None:
         """`step` steps are done."""
-        if step % ROWS_EVERY == 0:
-            self.flush()
-        if step == 1 or step % HISTOGRAMS_EVERY == 0:
+        if step % self._rows_every == 0:
+            self._try(lambda: self._send(self._thinning()))
+        if _is_drawn(step - 1):
             self._try(lambda: self._histograms(step - 1))
 
     def flush(self) -> None:
@@ -54,22 +64,22 @@ class LiveBoard:
             self._broken = True
             print(f"whynan: TensorBoard gets nothing more: {error!r}", file=sys.stderr)
 
-    def _send(self) -> None:
+    def _thinning(self) -> int:
+        """Which rows to send, so that the loop does not become slower: each, or one in several."""
+        began_s, self._began_s = self._began_s, time.monotonic()
+        is_slow = self._began_s - began_s > SLOW_S
+        return 1 if is_slow or self._rows_every < SELDOM else OF_QUICK_STEPS
+
+    def _send(self, every: int = 1) -> None:
         new = tuple(row for row in self._history() if row.step > self._sent)
         if new:
             self._sent = new[-1].step
-            tensorboard.send_rows(new, self._writer)
+            tensorboard.send_rows(new[::every], self._writer)
 
     def _histograms(self, step: int) -> None:
-        named = [p for model in self._models for p in model.named_parameters()]
-        for name, parameter in named[:MOST_LAYERS]:
-            self._histogram(f"whynan.weights/{name}", parameter, step)
-            if parameter.grad is not None:
-                self._histogram(f"whynan.gradients/{name}", parameter.grad, step)
+        tensorboard.send_spreads(self._spreads(), step, self._writer)
 
-    def _histogram(self, tag: str, tensor: Any, step: int) -> None:
-        flat = tensor.detach().float().reshape(-1)
-        flat = flat[:: flat.numel() // MOST_VALUES + 1].cpu()
-        finite = flat[flat.isfinite()]  # TensorBoard refuses the others
-        if finite.numel():
-            self._writer.add_histogram(tag, finite, step)
+
+def _is_drawn(step: int) -> bool:
+    """The steps that are recorded as they happen, which are slow anyway, and a few more."""
+    return step < FIRST or step % HISTOGRAMS_EVERY == 0 or step in POWERS_OF_TEN

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.utils.data.dataloader import _BaseDataLoaderIter, _SingleProcessDataLoaderIter
+from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from whynan.record.batches import keep_batch
+from whynan.record.batches import Asked, keep_batch
 from whynan.record.checks import tensors_in
 from whynan.record.patches import Patches
 from whynan.watching.ahead import FETCHERS, GENERATORS, Handed, fetches_ahead, imported
@@ -26,7 +26,7 @@ class Batch:
     def __init__(self, iterator: Any, item: Any, index: Any, before: Saved, after: Saved) -> None:
         self.iterator = weakref.ref(iterator)
         self.item = item
-        self.index = index  # what the dataset was asked for, when it ran in this process
+        self.index = index  # what the dataset was asked for, where that is known
         self.before = before  # random states before and after the fetch
         self.after = after
         tensors = tensors_in(item)
@@ -49,9 +49,9 @@ class Batches:
         self.lost = False  # some batch of this step is no longer here
         self.active: Callable[[], bool] = lambda: True
         self.on_fetch: Callable[[], None] = lambda: None
-        self.on_repeat: Callable[[Any], None] = lambda index: None
+        self.on_given: Callable[[Any], None] = lambda index: None
         self._queue: list[Batch] = []
-        self._index: Any = None
+        self._asked = Asked()
         self._patches: Patches | None = None
         self._wrapped: set[type] = set()
         self._ahead = False  # a loader that fetches ahead is at work
@@ -100,7 +100,8 @@ class Batches:
 
     def _wrap_index(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def next_index(iterator: Any) -> Any:
-            self._index = index = original(iterator)
+            index = original(iterator)
+            self._asked.note(iterator, index)
             return index
 
         return next_index
@@ -108,13 +109,14 @@ class Batches:
     def _wrap_next(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def fetch(iterator: Any) -> Any:
             if not self.active() or self._ahead:
-                return original(iterator)
+                item = original(iterator)
+                self._asked.take(iterator)
+                return item
             self.on_fetch()
             again = self._next_again(iterator)
             if again is not None:
                 return self._repeat(again)
             before = self.randomness.save()
-            self._index = None
             try:
                 item = original(iterator)
             except StopIteration:
@@ -127,8 +129,8 @@ class Batches:
 
     def _note(self, iterator: Any, item: Any, before: Saved) -> None:
         self.ever = True
-        single = isinstance(iterator, _SingleProcessDataLoaderIter)
-        index = self._index if single else None
+        index = self._asked.take(iterator)
+        self.on_given(index)
         self.given.append(Batch(iterator, item, index, before, self.randomness.save()))
         while len(self.given) > 1 and sum(b.bytes for b in self.given) > MAX_BYTES:
             del self.given[0]
@@ -184,7 +186,7 @@ class Batches:
         else:
             item = batch.item
         self.randomness.restore(batch.after)
-        self.on_repeat(batch.index)
+        self.on_given(batch.index)
         again = Batch(iterator, item, batch.index, batch.before, batch.after)
         self.given.append(again)
         return item

@@ -109,7 +109,7 @@ class Watch:
             part.install(self._patches)
         self._schedules.install(self._patches)
         self._inference.install(self._patches)
-        self.batches.on_repeat = self._repeated
+        self.batches.on_given = self._given
         self.session.earlier = guard.history.rows
         self._patches.wrap(torch, "compile", self._wrap_compile)
         for model in models:
@@ -138,10 +138,14 @@ class Watch:
             elif self.guard.active and self.armed_from is None and complains(error):
                 self._exception(error)
         finally:
-            self.guard.active = False
-            self.session.abandon()
-            self._inference.remove()
-            self._patches.restore()
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Take everything off, without a last look."""
+        self.guard.active = False
+        self.session.abandon()
+        self._inference.remove()
+        self._patches.restore()
 
     def _exception(self, error: BaseException) -> None:
         from whynan.record.exceptions import frames_of
@@ -418,8 +422,8 @@ class Watch:
         self._phase = "replay"
         self.guard.looking = False
 
-    def _repeated(self, index: Any) -> None:
-        self.session.batches.given_again = index
+    def _given(self, index: Any) -> None:
+        self.session.batches.given = index
 
     def _compare_losses(self) -> None:
         """Whether the replay is the same step: its losses tell."""

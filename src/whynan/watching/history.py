@@ -11,8 +11,8 @@ import torch
 
 from whynan.model import HistoryRow
 from whynan.record.backward_sink import HISTORY_ROWS
-from whynan.record.modules import clean
 from whynan.record.stats import local_of, norms
+from whynan.watching.layers import named
 
 FIRST, EVERY = 5, 50
 MAX_SAMPLES = 200
@@ -49,13 +49,11 @@ class History:
             if p.grad is not None and p.grad.layout is torch.strided and p.is_floating_point()
         ][:MAX_LAYERS]
         if any(id(p) not in self._names for p in chosen):
-            self._names = {id(p): n for root in roots for n, p in root.named_parameters()}
-            for i, p in enumerate(chosen):
-                self._names.setdefault(id(p), f"parameter {i}")
+            self._names = {id(p): n for n, p in named(roots, [optimizer])}
         gradients = norms([local_of(p.grad).detach() for p in chosen])
         weights = norms([local_of(p).detach() for p in chosen])
         found = zip(gradients, weights, strict=True)
-        names = [clean(self._names[id(p)]) for p in chosen]
+        names = [self._names[id(p)] for p in chosen]
         self._layers.append((step, dict(zip(names, found, strict=True))))
         self._watched = [(local_of(p), _head(local_of(p)).clone()) for p in chosen]
 
