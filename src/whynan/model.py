@@ -10,6 +10,7 @@ from typing import Any, Literal
 Phase = Literal["forward", "backward", "optimizer", "data", "init"]
 Sink = Literal["loss", "gradient", "parameter", "output", "observed", "exception"]
 Scalar = float | int | bool | str | None
+MATMULS = frozenset({"mm", "mv", "dot", "bmm", "addmm", "baddbmm", "addmv"})
 FROM_BEFORE = "value from before the recording"  # the source of an operand
 
 

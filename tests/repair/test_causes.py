@@ -71,6 +71,7 @@ OVERFLOW = "((out - y) ** 2).mean() * (1e38 ** (step // 6)) * 10 ** (step // 6)"
         ("high_learning_rate", training(lr="20.0", init="net[1] = nn.Identity()"), "the loss rose from"),
         ("high_learning_rate", POSITIVE.format(lr=5.0), "one update took parameter scale from 1 to -4"),
         ("underflow", "import torch\nprint(torch.log(torch.exp(torch.tensor([-200.0]))))", "`exp` of -200 rounded to 0"),
+        ("underflow", "import torch\na, b = torch.full((1, 2), 1e-3), torch.full((2, 2), 1e-4)\nfor _ in range(30):\n    a = a @ b\nprint(torch.log(a.sum()))", "rounded to 0"),
         ("saturation", "import torch\nprint(torch.log(1 - torch.sigmoid(torch.tensor([60.0]))))", "rounded to exactly 1"),
         ("wrong_function", "import torch\nprint(torch.log(torch.sigmoid(torch.tensor([-200.0]))))", "logsigmoid"),
         ("constant_input", "import torch\nx = torch.full((4,), 2.0)\nprint(x / (x.max() - x.min()))", "largest and the smallest value are both 2"),
@@ -102,6 +103,7 @@ def test_cause_is_named(
         # heavy tails are not an outlier
         ("bad_data", training(change="x = torch.exp(1.5 * torch.randn(32, 4))", loss=OVERFLOW)),
         # an exact zero that nothing rounded
+        ("underflow", "import torch\nprint(torch.log(torch.tensor([[1.0, -1.0]]) @ torch.ones(2, 1)))"),
         ("underflow", "import torch\nprint(torch.log(torch.tensor([2.0]) * 0))"),
         # an eps was there, but the operand was its opposite
         ("missing_eps", "import torch\nx = torch.tensor([-0.5])\nprint(1 / (x + 0.5))"),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 
 from whynan.diagnosis.circumstances import CHOOSING, causes_around
 from whynan.diagnosis.words import plural
-from whynan.model import Cause, Evidence, Operand, OpRecord, number
+from whynan.model import MATMULS, Cause, Evidence, Operand, OpRecord, number
 
 # Functions whose result rounds to exactly 0 although no input is.
 UNDERFLOWING = frozenset(
@@ -19,6 +20,7 @@ BOUNDS = frozenset({"clamp_min", "clamp", "maximum"})
 LARGEST = frozenset({"max", "amax", "aminmax"})
 SMALLEST = frozenset({"min", "amin", "aminmax"})
 NEAR = 3
+LEAST = 1e-37  # about the smallest normal float32
 HALF = frozenset({"float16", "bfloat16"})
 CANCELLED = 1e-3  # a difference this small beside its operands has lost its leading digits
 UNGUARDED = frozenset({"division_by_zero", "log_nonpositive"})
@@ -62,7 +64,7 @@ def _from_operand(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
         if maker.value == 0 and _lost_eps(maker, op) is not None:
             yield Cause(code="eps_too_small", evidence=_lost_eps(maker, op) or "")
             return
-        if maker.value == 0 and maker.name in UNDERFLOWING and _nonzero_operands(maker):
+        if maker.value == 0 and _rounds_to_zero(maker):
             yield Cause(code="underflow", evidence=_underflow(maker, op))
             return
         if maker.value == 0 and maker.name == "sum" and _counts_a_mask(maker, culprit):
@@ -200,6 +202,13 @@ def _place(maker: OpRecord, op: OpRecord) -> str:
     if op.site is not None and maker.site.file != op.site.file:
         return f"{os.path.basename(maker.site.file)}:{maker.site.line}"
     return f"line {maker.site.line}"
+
+
+def _rounds_to_zero(op: OpRecord) -> bool:
+    if op.name in MATMULS:  # else the terms of the sum may have cancelled
+        values = [o.value for o in op.inputs if o.value is not None][-2:]
+        return _nonzero_operands(op) and abs(math.prod(values)) < LEAST
+    return op.name in UNDERFLOWING and _nonzero_operands(op)
 
 
 def _nonzero_operands(op: OpRecord) -> bool:

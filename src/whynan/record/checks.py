@@ -72,7 +72,10 @@ class Checks:
         if sink == "observed" and not more.get("is_asked"):
             self.before_observed()
         tensors = [local_of(tensor).detach() for _, tensor in bad[:4]]
-        self.harm(Harm(sink=sink, subject=bad[0][0], tensors=tensors, frames=frames, **more))
+        names = [name for name, _ in bad[:4]]
+        self.harm(
+            Harm(sink=sink, subject=names[0], tensors=tensors, names=names, frames=frames, **more)
+        )
 
     def check_right(self, sink: Sink, named: Named, frames: Frames | None, **more: Any) -> None:
         """Report harm if an absorbed overflow made one of these finite values wrong."""

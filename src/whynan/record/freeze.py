@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from whynan.model import FROM_BEFORE, Operand, OpRecord, Origin, Phase, Scalar, TensorStats
+from whynan.model import FROM_BEFORE, MATMULS, Operand, OpRecord, Origin, Phase, Scalar, TensorStats
 from whynan.positions import written_at
 from whynan.record.exponents import exponents_of
 from whynan.record.modules import path_of
@@ -22,6 +22,7 @@ from whynan.record.storages import Index, Ref
 from whynan.record.tracer import Tracer
 
 UPSTREAM_DEPTH = 8
+ZERO_TRAIL = 256  # a product that has run down to 0 stays there
 PICKS = frozenset({"index", "gather", "index_select", "take", "take_along_dim"})
 CASTS = frozenset(
     f"Module.{name}" for name in ("half", "bfloat16", "float", "double", "to", "type")
@@ -209,7 +210,9 @@ class Freezer:
         """How a finite operand came to be: its maker, that one's deciding operand, and so on."""
         found: list[OpRecord] = []
         before = record.index
-        while index is not None and len(found) < UPSTREAM_DEPTH:
+        while index is not None and len(found) < ZERO_TRAIL:
+            if len(found) >= UPSTREAM_DEPTH and found[-1].value != 0:
+                break
             node = self.locate(ref, index, before)
             maker: Record | None = node.record
             if maker is None or maker.info.allocates:
@@ -296,6 +299,8 @@ def _deciding(maker: OpRecord, operands: list[tuple[Read, Operand]]) -> tuple[Re
     if maker.value == 0 and maker.name in ("mul", "div"):
         zero = [pair for pair in known if pair[1].value == 0]
         return zero[0] if zero else known[0]
+    if maker.value == 0 and maker.name in MATMULS:
+        return min(known, key=lambda pair: abs(pair[1].value or 0.0))
     return max(known, key=lambda pair: abs(pair[1].value or 0.0))
 
 

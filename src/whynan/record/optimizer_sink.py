@@ -20,7 +20,7 @@ from whynan.record.backward_sink import BackwardSink
 from whynan.record.checks import Checks
 from whynan.record.patches import Patches
 from whynan.record.sites import Frames, capture
-from whynan.record.slicing import Harm
+from whynan.record.slicing import GRADIENT_OF, Harm
 from whynan.record.stats import local_of, norms
 
 SKIPS_IN_A_ROW = 8
@@ -153,7 +153,7 @@ class OptimizerSink:
             name = checks.label(bad[0][0], bad[0][1])
             checks.check(
                 "gradient",
-                [(f"gradient of {name}", g) for _, _, g in bad],
+                [(f"{GRADIENT_OF}{checks.label(n, p)}", g) for n, p, g in bad],
                 frames,
                 parameter=name,
                 hyper=hyper_of(optimizer),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import cmath
 import re
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import Any, Literal
 
 import torch
@@ -21,6 +22,7 @@ from whynan.record.storages import Index, Ref
 from whynan.record.tracer import Tracer
 
 MAX_NODES = 20_000
+GRADIENT_OF = "gradient of "
 WITNESSES = 6
 # An infinity named in the call: float("inf"), math.inf, -torch.inf, NEG_INF.
 LITERAL = re.compile(r"(?<![a-z])(inf|nan|infty|infinity)(?![a-z])", re.IGNORECASE)
@@ -36,6 +38,7 @@ class Harm:
     sink: Sink
     subject: str
     tensors: list[torch.Tensor] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)  # of the tensors, where they differ
     frames: Frames | None = None
     record: Record | None = None  # the operation that raised, or that absorbed an overflow
     known: Evidence | None = None  # where it began, when that was seen earlier
@@ -57,9 +60,12 @@ class Harm:
 class Node:
     """One element of one output on the way back; `record` None: it came from outside."""
 
-    __slots__ = ("index", "k", "origin", "parents", "record", "ref", "status", "value", "visited")
+    __slots__ = (
+        "index", "k", "name", "origin", "parents", "record", "ref", "status", "value", "visited",
+    )  # fmt: skip
 
     def __init__(self, record: Record | None, k: int, index: Index | None, ref: Ref) -> None:
+        self.name: str | None = None  # of the harmed tensor
         self.record = record
         self.k = k
         self.index = index
@@ -134,7 +140,12 @@ class Slicer:
 
     def _starts(self, harm: Harm) -> list[Node]:
         """The harmed elements, one for each tensor."""
-        found = [node for t in harm.tensors if (node := self._start_at(t)) is not None]
+        found = []
+        for tensor, name in zip_longest(harm.tensors, harm.names):
+            node = self._start_at(tensor)
+            if node is not None:
+                node.name = name
+                found.append(node)
         if not found and harm.record is not None:
             for read in reads(harm.record, 0, None):
                 for index, value in self._nonfinite_in(harm.record, read):
@@ -301,7 +312,7 @@ class Slicer:
             incomplete = "which elements led there: values on the way were no longer in memory"
         return Evidence(
             sink=harm.sink,
-            subject=harm.subject,
+            subject=start.name or harm.subject,
             step=harm.step,
             origin=frozen,
             origin_kind=kind,
@@ -310,7 +321,7 @@ class Slicer:
             sink_value=real(self._value(start)),
             effect=harm.effect,
             message=harm.message,
-            parameter=harm.parameter,
+            parameter=harm.parameter and (start.name or harm.parameter).removeprefix(GRADIENT_OF),
             hyper=harm.hyper,
             incomplete=incomplete,
         )

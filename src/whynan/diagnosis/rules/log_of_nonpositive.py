@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from whynan.diagnosis.naming import short_call
 from whynan.diagnosis.words import at, called, origin_label, plural, subject
-from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, number
+from whynan.model import MATMULS, Evidence, Finding, Fix, Operand, OpRecord, number
 from whynan.registry import rule
 
 LOGS = (
@@ -36,6 +36,7 @@ LOGS = (
     "special_xlog1py",
     "_ctc_loss",
 )
+PRODUCTS = MATMULS | {"mul", "prod", "cumprod"}
 
 
 @rule("N012", "log-of-nonpositive", "log_nonpositive", ops=LOGS)
@@ -132,4 +133,12 @@ def _fixes(x: Operand) -> tuple[Fix, ...]:
         return (Fix(kind="logits_form", title="compute the logarithm from the logits: `F.logsigmoid(-x)` for log(1 - sigmoid(x)), `log_softmax` for softmax"), floor)  # fmt: skip
     if any("det" in m.name for m in x.upstream[:2]):
         return (Fix(kind="slogdet", title="use `torch.linalg.slogdet`, whose logarithm does not underflow"),)  # fmt: skip
+    if any(map(_ran_down, x.upstream)):
+        return (Fix(kind="log_space", title="add logarithms instead of multiplying, with `logsumexp` for sums: the product is too small for its type, and a bound would only hide that"),)  # fmt: skip
     return (floor,)
+
+
+def _ran_down(maker: OpRecord) -> bool:
+    """A product that is 0 although no factor is."""
+    factors = [o.value for o in maker.inputs if o.value is not None]
+    return maker.name in PRODUCTS and maker.value == 0 and bool(factors) and all(factors)
