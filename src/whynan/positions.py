@@ -41,6 +41,23 @@ def written_at(site: Site) -> str:
     return text + rest.partition(";")[0] if ASSIGNS.match(rest) else text
 
 
+def in_one_loop(first: Site, second: Site) -> bool:
+    """Whether two places of a function are repeated together."""
+    if (first.file, first.function) != (second.file, second.function):
+        return False
+    return any(a <= first.line <= b and a <= second.line <= b for a, b in _loops(first.file))
+
+
+@lru_cache(maxsize=64)
+def _loops(file: str) -> tuple[tuple[int, int], ...]:
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError):
+        return ()
+    loops = [n for n in ast.walk(tree) if isinstance(n, ast.For | ast.AsyncFor | ast.While)]
+    return tuple((n.body[0].lineno, n.end_lineno or n.lineno) for n in loops)
+
+
 def argument_at(caller: FrameType) -> str:
     """What stands first between the parentheses of the running call, as typed; "" if a literal."""
     try:

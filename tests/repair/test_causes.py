@@ -103,7 +103,10 @@ def test_cause_is_named(
         # heavy tails are not an outlier
         ("bad_data", training(change="x = torch.exp(1.5 * torch.randn(32, 4))", loss=OVERFLOW)),
         # an exact zero that nothing rounded
-        ("underflow", "import torch\nprint(torch.log(torch.tensor([[1.0, -1.0]]) @ torch.ones(2, 1)))"),
+        (
+            "underflow",
+            "import torch\nprint(torch.log(torch.tensor([[1.0, -1.0]]) @ torch.ones(2, 1)))",
+        ),
         ("underflow", "import torch\nprint(torch.log(torch.tensor([2.0]) * 0))"),
         # an eps was there, but the operand was its opposite
         ("missing_eps", "import torch\nx = torch.tensor([-0.5])\nprint(1 / (x + 0.5))"),

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from whynan.model import FROM_BEFORE, MATMULS, Operand, OpRecord, Origin, Phase, Scalar, TensorStats
-from whynan.positions import written_at
+from whynan.positions import in_one_loop, written_at
 from whynan.record.exponents import exponents_of
 from whynan.record.modules import path_of
 from whynan.record.ops import FILLS
@@ -131,6 +131,8 @@ class Freezer:
         if record.reads_grad:
             return "optimizer"
         if record.setup and (self.tracer.began or self.tracer.will_train):
+            if any(r is not None and not r.setup and _together(record, r) for r in path):
+                return "forward"
             return "data" if self._reaches_model(path) else "init"
         return "forward"
 
@@ -302,6 +304,11 @@ def _deciding(maker: OpRecord, operands: list[tuple[Read, Operand]]) -> tuple[Re
     if maker.value == 0 and maker.name in MATMULS:
         return min(known, key=lambda pair: abs(pair[1].value or 0.0))
     return max(known, key=lambda pair: abs(pair[1].value or 0.0))
+
+
+def _together(first: Record, second: Record) -> bool:
+    a, b = (site_of(r.frames) if r.frames else None for r in (first, second))
+    return a is not None and b is not None and in_one_loop(a, b)
 
 
 def _is_scalar(arg: Any) -> bool:
