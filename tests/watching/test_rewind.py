@@ -219,7 +219,7 @@ def test_origin_is_found_in_a_loop(loop: str, programs: ForkServer, tmp_path: Pa
         next(x for x in script.read_text().splitlines() if "# HERE" in x)
     )
     assert seen["location"]["line"] == line
-    for key in ("phase", "step", "mechanism", "op"):
+    for key in ("phase", "step", "mechanism", "op", "sink"):
         assert seen[key] == expected[key], key
     assert watched.report is not None
     assert watched.report["reproduced"] == how

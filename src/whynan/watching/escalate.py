@@ -20,7 +20,7 @@ from whynan.record.sites import beyond_own, capture, is_torch_file
 from whynan.recording import Recording
 from whynan.watching.batches import Batches
 from whynan.watching.buffers import Buffers
-from whynan.watching.guard import Decision, Guard, Optimizer, Seen
+from whynan.watching.guard import LOSS_SCALE, Decision, Guard, Optimizer, Seen
 from whynan.watching.inference import Inference
 from whynan.watching.randomness import Randomness
 from whynan.watching.schedules import Schedules
@@ -245,15 +245,17 @@ class Watch:
     def _is_seen_again(self, evidence: Evidence) -> bool:
         """A loop that takes its batches by hand goes on to the next one, which may be bad, too.
         Only a loop that does the same twice does what it did before."""
-        first, self._first_look = self._first_look, None
-        if first is None:
-            self._first_look = evidence
+        if self._first_look is None or self._explained:  # more of the same replay
+            self._first_look = self._first_look or evidence
             self._explained = True
             self.session.take_back()
-        elif _facts(first) != _facts(evidence):
+            return False
+        first, self._first_look = self._first_look, None
+        if _facts(first) != _facts(evidence):
             self.session.take_back()
             self._give_up()
-        return first is not None and self._phase == "replay"
+            return False
+        return True
 
     def _explained_before(self) -> None:
         self._explained = True
@@ -410,7 +412,9 @@ class Watch:
         """Back to the start of the step; the loop itself will do it once more, recorded."""
         self._expected = list(self.guard.local.values)
         self._explained = False
-        self._is_same = self.batches.ever  # its batches are given again
+        # Its batches are given again; or one step is as good as another, as all were skipped.
+        lasting = self._seen is not None and self._seen.subject == LOSS_SCALE
+        self._is_same = self.batches.ever or lasting
         self.guard.begin_step()
         self.buffers.restore()
         if not self.batches.ever and self.start_states is not None:

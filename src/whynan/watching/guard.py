@@ -30,6 +30,7 @@ Optimizer = torch.optim.Optimizer
 LARGE_LOSS = 1e15
 LARGE_NORM = 1e12  # its square is still far from float32's limit
 MAX_LOSSES = 64
+LOSS_SCALE = "loss scale"
 _current_node = torch._C._current_autograd_node
 _transform: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
 
@@ -368,7 +369,7 @@ class Guard:
 
     def _scale_collapsed(self, optimizer: Optimizer) -> None:
         if self.looking:
-            self.quietly(self._harm, "gradient", "loss scale", None, None)
+            self.quietly(self._harm, "gradient", LOSS_SCALE, None, None)
 
     def _left_out(self) -> None:
         """GradScaler did not take the step: what was collected for it counts for nothing."""
