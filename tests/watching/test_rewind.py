@@ -81,6 +81,22 @@ LOOPS: dict[str, tuple[str, str]] = {
         "rewind",
         "rng = np.random.default_rng(1)\nfor i in range(60):\n    rows = rng.integers(0, 80, 4); train(X[rows], Y[rows])",
     ),
+    "losses read after the step": (
+        "rewind",
+        LOADER + """
+        for x, y in loader:
+            loss = loss_of(x, y); opt.zero_grad(); loss.backward(); opt.step(); loss.item()
+        """,
+    ),
+    "losses read after a step with drawn rows": (
+        "rewind",
+        """
+        torch.manual_seed(1)
+        for i in range(60):
+            rows = torch.randint(0, 80, (4,))
+            loss = loss_of(X[rows], Y[rows]); opt.zero_grad(); loss.backward(); opt.step(); loss.item()
+        """,
+    ),
     "gradient accumulation": (
         "rewind",
         LOADER + """

@@ -74,6 +74,7 @@ class Watch:
         self._seen: Seen | None = None
         self._expected: list[float] = []
         self._explained = False  # by the replay that is running
+        self._begins_at = 0  # the first operation of the replay
         self._is_same = False  # the replay is known to be the step that failed
         self._first_look: Evidence | None = None  # of a replay that may have been another step
         self._reported = False
@@ -234,6 +235,9 @@ class Watch:
     def _evidence(self, evidence: Evidence) -> None:
         alone = self.together is None and self.policy != "skip"
         if self._phase == "replay" and alone:
+            if evidence.sink == "observed" and evidence.origin.index < self._begins_at:
+                self.session.take_back()  # what the step that was left out had made
+                return
             if not is_conclusive(evidence):
                 self._give_up()
                 return
@@ -424,6 +428,7 @@ class Watch:
         self.session.resume(self.guard.step, uses_optimizer=self.guard.uses_optimizer)
         self.session.optimizers.expect_skips(self.guard.scaling.skips)
         self._phase = "replay"
+        self._begins_at = self.session.tracer.next_index
         self.guard.looking = False
 
     def _given(self, index: Any) -> None:

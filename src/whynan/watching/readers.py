@@ -44,13 +44,19 @@ class Readers:
             if type(value) is float:
                 if value - value != 0:
                     self._tell(value, sys._getframe(1))
-            elif isinstance(value, (int, complex)) or not guard.looking:
-                pass
-            elif guard.is_the_users() and guard.quietly(holds_nan, tensor):
-                self._tell(math.nan, sys._getframe(1))
+            elif guard.looking and not isinstance(value, (int, complex)):
+                self._look(tensor, sys._getframe(1))
             return value
 
         return read
+
+    def _look(self, tensor: Any, frame: FrameType) -> None:
+        guard = self._guard
+        if not guard.is_the_users():
+            return
+        bad = guard.quietly(_bad_in, tensor) if guard.looking else math.inf
+        if bad is not None:
+            self._tell(bad, frame)
 
     def _wrap_save(self, original: Callable[..., Any]) -> Callable[..., Any]:
         guard = self._guard
@@ -65,11 +71,8 @@ class Readers:
     def _wrap_text(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def show(tensor: Any, *args: Any, **kwargs: Any) -> Any:
             text = original(tensor, *args, **kwargs)
-            if isinstance(text, str):
-                if "nan" in text:
-                    self._tell(math.nan, sys._getframe(1))
-                elif "inf" in text and tensor.numel() == 1:
-                    self._tell(math.inf, sys._getframe(1))
+            if isinstance(text, str) and ("nan" in text or "inf" in text):
+                self._look(tensor, sys._getframe(1))
             return text
 
         return show
@@ -108,11 +111,25 @@ def _warn_at_the_caller(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def holds_nan(tensor: torch.Tensor) -> bool:
-    """Of several values infinite ones are mostly meant: masks, bounds, first minima."""
     plain = type(tensor).__torch_dispatch__ in PLAIN and tensor.layout is torch.strided
     if not plain or not tensor.is_floating_point() or not has_nonfinite(tensor.detach()):
         return False
     return bool(torch.isnan(tensor.detach()).any())
+
+
+def _bad_in(tensor: torch.Tensor) -> float | None:
+    """NaN; or an infinity, if it is alone or among different finite values. Bounds, masks and
+    first minima are meant."""
+    if holds_nan(tensor):
+        return math.nan
+    if not tensor.is_floating_point() or tensor.layout is not torch.strided:
+        return None
+    finite = tensor.detach()[torch.isfinite(tensor.detach())]
+    if finite.numel() == tensor.numel():
+        return None
+    if tensor.numel() > 1 and (finite.numel() < 2 or bool((finite == finite[0]).all())):
+        return None
+    return math.inf
 
 
 def _any_nan(saved: Any) -> bool:
