@@ -160,6 +160,11 @@ REWRITES = [
         "clamp_denominator",
     ),
     Rewrite(
+        "weight_of_zero", "rare = x.masked_fill(x > 5, -torch.inf)\n    lp = torch.log_softmax(torch.stack([x, rare]), 0)\n    q = torch.tensor([[1.0], [0.0]])\n    return -(q * lp).sum()  # cross entropy",
+        "    return -(q * torch.where(q == 0, 0.0, lp)).sum()  # cross entropy", "[9.0, 2.0]", "[0.5, 1.5]",
+        "where_weighted",
+    ),
+    Rewrite(
         "masked_mean", "mask = (x > 5).float()\n    return (x * mask).sum() / mask.sum()",
         "    return (x * mask).sum() / mask.sum().clamp(min=1)", "[2.0, 2.0]", "[7.0, 1.0, 9.0]",
         "clamp_count",

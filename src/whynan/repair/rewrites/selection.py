@@ -1,4 +1,4 @@
-"""`where` chooses too late: the branch it drops still has a gradient."""
+"""What is not chosen still counts: `where` drops a value but not its gradient, 0 no infinity."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from whynan.repair.source import Expression, Source
 
 def propose(case: Case) -> Iterator[Candidate]:
     source, node = case.source, case.node
-    if source is None or node is None or case.mechanism != "gradient_singularity":
+    if source is None or node is None:
+        return
+    if case.mechanism == "zero_times_inf":
+        yield from _without_weight(case, source, node)
+    if case.mechanism != "gradient_singularity":
         return
     chosen = _where_around(source, node)
     singular = _singular_operand(source, node)
@@ -28,6 +32,22 @@ def propose(case: Case) -> Iterator[Candidate]:
     title = "make the operand safe before the operation, not only its result afterwards"
     edit = Edit(source).replace(singular, text)
     yield from case.change(edit, "double_where", title, Tier.EXACT)
+
+
+def _without_weight(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:
+    """0 * -inf: an impossible term that nobody asks for."""
+    product = binary(node, cst.Multiply)
+    values = [o.value for o in case.origin.inputs if o.value is not None]
+    if product is None or len(values) != 2 or 0 not in values:
+        return
+    sides = (product.left, product.right)
+    weight, term = sides if values[0] == 0 else sides[::-1]
+    if not isinstance(weight, (cst.Name, cst.Attribute)):
+        return  # it would be computed twice
+    text = f"torch.where({source.code(weight)} == 0, 0.0, {source.code(term)})"
+    title = "leave out the terms whose weight is 0, infinite ones too"
+    edit = Edit(source).replace(term, text)
+    yield from case.change(edit, "where_weighted", title, Tier.GUARD)
 
 
 def _where_around(source: Source, node: Expression) -> tuple[cst.Call, bool] | None:
