@@ -173,6 +173,19 @@ def test_a_vector_times_a_matrix_is_one_line_of_the_path() -> None:
     assert 17.0 in names.values()
 
 
+@pytest.mark.parametrize(("zeros", "mechanism"), [(True, "division_by_zero"), (False, "overflow")])
+def test_weight_norm_of_a_zero_direction_is_a_division_by_zero(zeros: bool, mechanism: str) -> None:
+    def program() -> None:
+        layer = nn.Linear(3, 2)
+        with torch.no_grad():
+            layer.weight[1] = 0.0 if zeros else 1e38
+        layer = nn.utils.parametrizations.weight_norm(layer)
+        print(layer(torch.full((1, 3), 10.0)))
+
+    (found,) = anomalies_of(program)
+    assert found.finding.mechanism == mechanism
+
+
 def test_a_parameter_that_was_bad_before_is_named() -> None:
     last = nn.Linear(2, 1)
     model = nn.Sequential(nn.Linear(2, 2), last)

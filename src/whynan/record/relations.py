@@ -264,7 +264,20 @@ def _rows(record: Record, k: int, named: list[Named], index: Index) -> list[Read
     return found
 
 
+def _weight_norm(record: Record, k: int, named: list[Named], index: Index) -> list[Read]:
+    """g / |v|, a norm for each place along `dim`; the second output holds the norms."""
+    dim = _argument(record, "dim") or 0
+    found = []
+    for role, ref, position, item in named:
+        along = tuple(
+            index[dim] if axis == dim % len(index) else ALL for axis in range(len(ref.shape))
+        )
+        found.append(Read(role, ref, along, position, item))
+    return found
+
+
 _SPECIAL = {
+    "_weight_norm_interface": _weight_norm,
     **dict.fromkeys(("mm", "bmm", "mv", "addmm", "baddbmm", "addmv", "addbmm"), _matmul),
     **dict.fromkeys(("cat", "stack"), _joined),
     **dict.fromkeys(("embedding", "index_select", "gather"), _looked_up),

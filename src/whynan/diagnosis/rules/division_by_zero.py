@@ -30,6 +30,7 @@ DIVISORS = {
     "div": ("other",), "floor_divide": ("other",), "remainder": ("other",), "fmod": ("other",),
     "reciprocal": ("self",), "rsqrt": ("self",), "addcdiv": ("tensor2",), "pow": ("self",),
     "float_power": ("self",), "true_divide": ("other",), "_fused_adam": (), "_fused_adamw": (), "_fused_adagrad": (),
+    "_weight_norm_interface": (),
 }  # fmt: skip
 
 
@@ -39,6 +40,8 @@ def division_by_zero(op: OpRecord, evidence: Evidence) -> Finding | None:
         return None
     if op.name.startswith("_fused"):
         return _fused_without_eps(op, evidence)
+    if op.name == "_weight_norm_interface":
+        return _zero_direction(op, evidence)
     roles = DIVISORS[op.name]
     divisor = op.operand(*roles) if roles else None
     value = divisor.value if divisor is not None else op.scalar(*roles)
@@ -65,6 +68,21 @@ def division_by_zero(op: OpRecord, evidence: Evidence) -> Finding | None:
         culprit=op.inputs.index(divisor) if divisor is not None else None,
         fixes=_fixes(op, evidence),
     )
+
+
+def _zero_direction(op: OpRecord, evidence: Evidence) -> Finding | None:
+    """`weight_norm` is v * g / |v|."""
+    v = op.operand("v")
+    part = (v.slice_stats or v.stats) if v is not None else None
+    if v is None or part is None or part.zeros != part.count:
+        return None
+    return Finding(
+        headline=f"{subject(evidence)} because `weight_norm` divided by the norm of its direction, which is 0",
+        observed=(f"all {plural(part.count, 'value')} of that direction {'is' if part.count == 1 else 'are'} 0",),
+        label=origin_label(op),
+        culprit=op.inputs.index(v),
+        fixes=(Fix(kind="init_direction", title="give the layer a weight that is not 0 before `weight_norm` is put on it"),),
+    )  # fmt: skip
 
 
 def _fused_without_eps(op: OpRecord, evidence: Evidence) -> Finding | None:
