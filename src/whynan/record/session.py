@@ -49,6 +49,8 @@ class Session:
         self.batches = Batches(self.checks)
         self._patches = Patches()
         self._mode: Any = None
+        self._in_inference = False  # when the recorder was put on
+        self._is_asleep = False  # switched off, but still there
         self._on_evidence = on_evidence
         self.earlier: Callable[[], Iterable[HistoryRow]] = lambda: ()  # steps not recorded here
         self.on_known_harm: Callable[[], None] = lambda: None  # explained once already
@@ -72,8 +74,11 @@ class Session:
         for part in parts:
             part.install(self._patches)
         self.waiting.install(self._patches)
-        self._mode = self.tracer.mode()
-        self._mode.__enter__()
+        if not self._is_asleep:
+            self._in_inference = torch.is_inference_mode_enabled()
+            self._mode = self.tracer.mode()
+            self._mode.__enter__()
+        self._is_asleep = False
         self.tracer.active = True
 
     def pause(self) -> bool:
@@ -104,13 +109,22 @@ class Session:
 
     def _take_off(self) -> None:
         self.tracer.active = False
-        mode = _get_current_dispatch_mode()
-        if mode is not None and mode is self._mode:  # else torch was imported in a thread
-            mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]  # torch
+        self._is_asleep = True
+        self.leave_inference()
         self._patches.restore()
         self.surroundings.remove()
         self.optimizers.remove()
         self.modules.remove()
+
+    def leave_inference(self) -> None:
+        """Put the recorder away. Not inside an inference mode that began under it: the end of
+        that block would switch torch's key for it on again, with nobody there."""
+        mode = _get_current_dispatch_mode()
+        if not self._is_asleep or mode is None or mode is not self._mode:
+            return  # torch was imported in a thread, or the program has a mode of its own
+        if torch.is_inference_mode_enabled() == self._in_inference:
+            mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]  # torch
+            self._is_asleep = False
 
     def stop(self, error: BaseException | None = None) -> None:
         """End the block; `error` is the exception that left it, if one did."""

@@ -12,6 +12,7 @@ import torch
 
 from whynan.hush import hushed
 from whynan.model import Evidence, OpRecord, Scalar, Sink
+from whynan.positions import written_at
 from whynan.record.freeze import Freezer, real
 from whynan.record.ops import COPIES, FILLS
 from whynan.record.records import Record, nonfinite_scalars
@@ -336,13 +337,17 @@ class Slicer:
         )
 
     def _only_carried(self, start: Node, origin: Node) -> bool:
-        """An infinity that came in from a file or an array and was only copied since."""
-        if origin.record is not None and not origin.record.info.entry:
+        """An infinity that came in from a file or an array and was only copied since; or a NaN
+        that the program names where it makes it: it reads back its own marker."""
+        record, value = origin.record, self._value(start)
+        if value is None or (record is not None and not record.info.entry):
             return False
-        value = self._value(start)
-        carried = (n.record is None or n.record.info.base in COPIES or n.record.info.entry
-                   for n in self._path(start, origin))  # fmt: skip
-        return value is not None and not _is_nan(value) and all(carried)
+        if _is_nan(value) and not (record is not None and _is_named(record)):
+            return False
+        return all(
+            n.record is None or n.record.info.base in COPIES or n.record.info.entry
+            for n in self._path(start, origin)
+        )
 
     @staticmethod
     def _path(start: Node, origin: Node) -> list[Node]:
@@ -375,3 +380,9 @@ class Slicer:
 
 def _is_nan(value: float | complex) -> bool:
     return cmath.isnan(value)
+
+
+def _is_named(record: Record) -> bool:
+    """Whether the value stands in the source where it comes in."""
+    site = site_of(record.frames) if record.frames else None
+    return site is not None and bool(LITERAL.search(written_at(site)))

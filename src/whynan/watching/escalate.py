@@ -20,6 +20,7 @@ from whynan.record.sites import beyond_own, capture, is_torch_file
 from whynan.recording import Recording
 from whynan.watching.batches import Batches
 from whynan.watching.buffers import Buffers
+from whynan.watching.doubts import Doubts
 from whynan.watching.guard import LOSS_SCALE, Decision, Guard, Optimizer, Seen
 from whynan.watching.inference import Inference
 from whynan.watching.randomness import Randomness
@@ -29,7 +30,6 @@ Policy = Literal["stop", "skip", "warn"]
 How = Literal["live", "rewind"]
 LIVE_STEPS = 5  # recorded as they happen: most scripts fail early, and it is cheap
 LIVE_CALLS = 8  # of a model without gradients, or backward passes without an optimizer
-MAX_ALSO_LIVE = 20
 
 
 class Watch:
@@ -68,7 +68,9 @@ class Watch:
         self.session = Session(on_evidence=self._evidence)
         self.session.on_known_harm = self._explained_before
         self._schedules = Schedules()
-        self._inference = Inference(self._model_is_called, self._model_returned)
+        self._inference = Inference(
+            self._model_is_called, self._model_returned, self.session.leave_inference
+        )
         self._patches = Patches()
         self._phase: Literal["live", "guard", "replay"] = "guard"
         self._seen: Seen | None = None
@@ -78,11 +80,7 @@ class Watch:
         self._is_same = False  # the replay is known to be the step that failed
         self._first_look: Evidence | None = None  # of a replay that may have been another step
         self._reported = False
-        self._doubted = False
-        self._also_live: set[int] = set()
-        self._open_doubt: Seen | None = None
-        self._late_doubt: Seen | None = None  # settled when the program ends
-        self._asked: Seen | None = None  # by the program itself, since the last step
+        self._doubts = Doubts(self.guard.readers.has_judged)
         self._calls = 0
         self.start_states: Any = None
         self._threads: set[int] = set()
@@ -93,7 +91,8 @@ class Watch:
         """Models and optimizers that exist already may be given; later ones are found."""
         guard = self.guard
         guard.on_harm, guard.on_doubt, guard.on_large = self._harm, self._doubt, self._large
-        guard.on_question = self._question
+        guard.on_question = self._doubts.add_tested
+        self._doubts.ask = lambda seen: self.unexplained(seen)
         guard.before_step, guard.after_step = self._before_step, self._after_step
         guard.after_backward, guard.on_loss = self._after_backward, self._compare_losses
         guard.on_cancel = self.session.optimizers.leave
@@ -132,10 +131,7 @@ class Watch:
                 self._give_up()
             elif error is None or isinstance(error, SystemExit):
                 self.guard.quietly(self.guard.look_at_losses)
-                if isinstance(error, SystemExit) and error.code not in (None, 0):
-                    self._open_doubt = self._open_doubt or self._asked
-                self._open_doubt = self._open_doubt or self._unjudged()
-                self.guard.quietly(self._settle_doubt)
+                self.guard.quietly(self._doubts.end, error)
             elif self.guard.active and self.armed_from is None and complains(error):
                 self._exception(error)
         finally:
@@ -187,7 +183,7 @@ class Watch:
             return True
         if self.session.surroundings.compiled:
             return False  # recording would run it eagerly: other results
-        if step in self._also_live:
+        if step in self._doubts.steps_to_record:
             return True
         return step < self.live_steps or (self.live_steps > 0 and _is_power_of_ten(step))
 
@@ -295,8 +291,7 @@ class Watch:
             else:
                 self._give_up()
         self._schedules.on = True
-        self._asked = None
-        self._settle_doubt()
+        self._doubts.step_is_taken()
         self.batches.begin_step()
         self._settle()
         self.on_step(self.guard.step)
@@ -307,7 +302,7 @@ class Watch:
         self._unit_is_over()
 
     def _unit_is_over(self) -> None:
-        self._settle_doubt()
+        self._doubts.settle()
         self._calls += 1
         if self._phase == "live" and self._calls >= LIVE_CALLS and self.armed_from is None:
             self._go_quiet()
@@ -315,7 +310,7 @@ class Watch:
     def _fetching(self) -> None:
         self._schedules.on = True
         if not self.guard.local.losses and not self.batches.given:
-            self._settle_doubt()
+            self._doubts.settle()
         needed = self._phase == "guard" or (self._phase == "live" and self.policy == "skip")
         if needed and not self.batches.given:
             self._save_states()  # after all that follows an update: averages, evaluation
@@ -339,7 +334,7 @@ class Watch:
         if seen.sink == "parameter" and self._reported:
             return "go"  # too late to skip, and said already
         self._seen = seen
-        self._open_doubt = None
+        self._doubts.drop()
         if self.together is not None:
             self.together(seen)
             return "go"
@@ -355,33 +350,8 @@ class Watch:
         return "cancel"
 
     def _doubt(self, seen: Seen) -> None:
-        """Not certainly harm: one try to have it confirmed."""
-        nan = seen.value is not None and seen.value != seen.value
-        if self._doubted or self._reported or not self.traces or self.policy != "stop":
-            return
-        if nan or seen.sink == "gradient":
-            self._open_doubt = self._open_doubt or seen  # the step itself may settle it
-            return
-        if seen.sink == "observed":
-            self._late_doubt = self._late_doubt or seen
-        if len(self._also_live) < MAX_ALSO_LIVE:
-            self._also_live.add(self.guard.step + 1)  # if it lasts, the tracer will judge it
-
-    def _question(self, seen: Seen) -> None:
-        """The program tests this value: what it does then tells whether it could go on."""
-        self._asked = seen
-
-    def _unjudged(self) -> Seen | None:
-        """An infinity that was read where the recorder never saw one."""
-        seen = self._late_doubt
-        return None if seen is None or self.guard.readers.has_judged(seen.frames) else seen
-
-    def _settle_doubt(self) -> None:
-        """The step is over and did not settle it: ask for a second run, once."""
-        seen, self._open_doubt = self._open_doubt, None
-        if seen is not None and not self._doubted:
-            self._doubted = True
-            self.unexplained(seen)
+        if self.traces and self.policy == "stop" and not self._reported:
+            self._doubts.add(seen)
 
     def _report(self, seen: Seen) -> None:
         self._reported = True

@@ -22,9 +22,15 @@ class Inference:
     """Global module hooks that are there only inside `no_grad` and `inference_mode`: every
     module call would pay for them in training, where the loss tells all."""
 
-    def __init__(self, called: Callable[[Any], None], returned: Callable[[Any, Any], None]) -> None:
+    def __init__(
+        self,
+        called: Callable[[Any], None],
+        returned: Callable[[Any, Any], None],
+        left: Callable[[], None],
+    ) -> None:
         self._called = called
         self._returned = returned
+        self._left = left
         self._local = _Local()
         self._key = id(self)
 
@@ -55,7 +61,10 @@ class Inference:
             local.blocks = max(0, local.blocks - 1)
             if local.blocks == 0:
                 self.remove()
-            return original(block, *error)
+            result = original(block, *error)
+            if local.blocks == 0:
+                self._left()
+            return result
 
         return leave
 
