@@ -63,7 +63,7 @@ def judge(
     if not exact and _stuck(after, before, first.origin.step):
         text = f"every gradient is 0 from step {first.origin.step} on: the failure is only hidden"
         return Verdict(verdict="failed", evidence=text)
-    if training and (rise := _rise(after)) is not None:
+    if training and (rise := _rise(after, first.evidence.step)) is not None:
         text = f"the loss still rises, from {number(rise[0])} to {number(rise[1])}: the failure only comes later"
         return Verdict(verdict="failed", evidence=text)
     leap = _leap(after, before)
@@ -113,12 +113,14 @@ def _leap(after: Diagnosis, before: Diagnosis) -> float | None:
     return here if here is not None and abs(here) > LEAP * max([1.0, *usual]) else None
 
 
-def _rise(after: Diagnosis) -> tuple[float, float] | None:
-    """Where the loss is still far above its beginning at the end, both of them."""
+def _rise(after: Diagnosis, failed_at: int) -> tuple[float, float] | None:
+    """A loss that goes on rising after the step that failed: from where, and to where."""
     losses = _finite_losses(after)
-    if len(losses) < LAST or not losses[0] > 0:
+    early = [r.loss for r in after.history if r.step <= failed_at and r.loss is not None]
+    start = max(filter(math.isfinite, early), default=0.0)
+    if len(losses) < LAST or not losses[0] > 0 or not start:
         return None
-    return (losses[0], losses[-1]) if min(losses[-LAST:]) > ROSE * losses[0] else None
+    return (start, losses[-1]) if min(losses[-LAST:]) > ROSE * start else None
 
 
 def _finite_losses(run: Diagnosis) -> list[float]:
