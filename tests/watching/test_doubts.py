@@ -29,6 +29,21 @@ for step in range(32):
     optimizer.step()
 """
 
+TRAINED = """
+import numpy, torch
+from torch import nn
+torch.manual_seed(2)
+net = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(net.parameters(), 0.05)
+for step in range(30):
+    x = torch.randn(8, 3)
+    loss = (net(x) - x.sum(1, keepdim=True)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+SHARE = "share = torch.zeros(2) / torch.zeros(2)  # HERE\n"
+
 
 def written(folder: Path, text: str) -> Path:
     path = folder / "script.py"
@@ -69,21 +84,8 @@ def test_a_doubt_is_not_worth_a_long_second_run(tmp_path: Path, ran_s: float, ru
 def test_an_infinity_that_the_recorder_found_harmless_stays_so(
     programs: ForkServer, tmp_path: Path
 ) -> None:
-    text = """
-    import torch
-    from torch import nn
-    torch.manual_seed(2)
-    net = nn.Linear(3, 1)
-    optimizer = torch.optim.SGD(net.parameters(), 0.05)
-    best = torch.full((), float("inf"))
-    for step in range(30):
-        x = torch.randn(8, 3)
-        loss = (net(x) - x.sum(1, keepdim=True)).square().mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        print(step, best.item())
-    """
+    best = "best = torch.full((), float('inf'))\nfor step in range(30):"
+    text = TRAINED.replace("for step in range(30):", best) + "    print(step, best.item())"
     script = written(tmp_path, text)
     plain = programs.run(script, traced=False)
     watched = programs.run(script, mode="auto")
@@ -112,22 +114,6 @@ def test_torchs_warning_names_the_programs_line(programs: ForkServer, tmp_path: 
     assert watched.stderr.replace(f"{tmp_path}/", "") == plain.stderr
 
 
-TRAINED = """
-import numpy, torch
-from torch import nn
-torch.manual_seed(2)
-net = nn.Linear(3, 1)
-optimizer = torch.optim.SGD(net.parameters(), 0.05)
-for step in range(30):
-    x = torch.randn(8, 3)
-    loss = (net(x) - x.sum(1, keepdim=True)).square().mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-share = torch.zeros(2) / torch.zeros(2)  # HERE
-"""
-
-
 @pytest.mark.parametrize(
     "use",
     [
@@ -140,7 +126,7 @@ share = torch.zeros(2) / torch.zeros(2)  # HERE
 def test_a_nan_that_leaves_after_training_is_followed_up(
     programs: ForkServer, tmp_path: Path, use: str
 ) -> None:
-    result = programs.run(written(tmp_path, TRAINED + use), mode="auto")
+    result = programs.run(written(tmp_path, TRAINED + SHARE + use), mode="auto")
     assert result.report is not None
     assert result.report["anomalies"], result.stderr
     assert result.report["anomalies"][0]["location"]["source"].endswith("# HERE")
@@ -156,7 +142,56 @@ def test_a_nan_that_leaves_after_training_is_followed_up(
 def test_infinities_among_others_are_mostly_meant(
     programs: ForkServer, tmp_path: Path, use: str
 ) -> None:
-    script = written(tmp_path, TRAINED + use)
+    script = written(tmp_path, TRAINED + SHARE + use)
     plain = programs.run(script, traced=False)
     watched = programs.run(script, mode="auto")
     assert (watched.code, watched.stdout, watched.stderr) == (0, plain.stdout, plain.stderr)
+
+
+LEFT_OUT = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+rows = torch.randn(400, 4)
+rows[[3, 205]] *= 1e25
+net = nn.Linear(4, 1)
+optimizer = torch.optim.Adam(net.parameters(), 1e-2)
+for batch in rows.split(8):
+    loss = (net(batch) - batch.clamp(-2, 2).sum(1, keepdim=True)).square().mean()  # HERE
+    loss.backward()
+    norm = torch.stack([p.grad.norm() for p in net.parameters()]).norm()
+    if not torch.isfinite(norm):
+        DEAL
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize("mode", ["trace", "auto"])
+@pytest.mark.parametrize(
+    "deal",
+    [
+        "[setattr(p, 'grad', None) for p in net.parameters()]; continue",
+        "[p.grad.zero_() for p in net.parameters()]; continue",
+        "net.zero_grad(); continue",
+    ],
+)
+def test_gradients_that_the_program_drops_do_no_harm(
+    programs: ForkServer, tmp_path: Path, deal: str, mode: str
+) -> None:
+    script = written(tmp_path, LEFT_OUT.replace("DEAL", deal))
+    assert programs.run(script, traced=False).code == 0
+    watched = programs.run(script, mode=mode)
+    assert watched.report is not None
+    assert watched.report["anomalies"] == []
+
+
+@pytest.mark.parametrize("mode", ["trace", "auto"])
+def test_gradients_that_are_only_noticed_do_harm(
+    programs: ForkServer, tmp_path: Path, mode: str
+) -> None:
+    watched = programs.run(written(tmp_path, LEFT_OUT.replace("DEAL", "print('bad')")), mode=mode)
+    assert watched.report is not None
+    found = watched.report["anomalies"][0]
+    assert found["location"]["source"].endswith("# HERE")
+    assert found["step"] == 0

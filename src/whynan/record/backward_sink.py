@@ -56,8 +56,10 @@ class BackwardSink:
             self.uses_scaler = True  # GradScaler decides at the step
             return
         named = [("loss", t) for t in tensors]
-        outside = self.tracer.uses_optimizer and self.tracer.local.optimizer is None
-        self.checks.check("loss", named, frames, may_be_dropped=outside)
+        tracer = self.tracer
+        steps = tracer.uses_optimizer or tracer.will_train
+        may_be_dropped = steps and tracer.local.optimizer is None
+        self.checks.check("loss", named, frames, may_be_dropped=may_be_dropped)
         self.checks.check_right("loss", named, frames)
 
     def _is_scaled(self, tensor: torch.Tensor) -> bool:

@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from whynan.model import Evidence, Sink, number
 from whynan.record.modules import ModuleTracker
+from whynan.record.questions import is_test
 from whynan.record.records import Record
 from whynan.record.shadow import Shadows
 from whynan.record.sites import Frames
@@ -69,8 +70,10 @@ class Checks:
         bad = [(name, tensor) for name, tensor in named if self.is_nonfinite(tensor)]
         if not bad:
             return
-        if sink == "observed" and not more.get("is_asked"):
-            self.before_observed()
+        if sink == "observed":
+            more["is_tested"] = frames is not None and is_test(frames.code, frames.lasti)
+            if not more["is_tested"]:
+                self.before_observed()
         tensors = [local_of(tensor).detach() for _, tensor in bad[:4]]
         names = [name for name, _ in bad[:4]]
         self.harm(
@@ -162,6 +165,13 @@ def _stored_values(tensor: torch.Tensor) -> torch.Tensor | None:
     if tensor.layout in (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc):
         return tensor.detach().values()
     return None
+
+
+def saved_tensors(obj: Any) -> list[torch.Tensor]:
+    """What `torch.save` writes of a model or of containers, without running the model's hooks."""
+    if isinstance(obj, torch.nn.Module):
+        return [*obj.parameters(), *obj.buffers()]
+    return tensors_in(obj)
 
 
 def tensors_in(value: Any, depth: int = 4) -> list[torch.Tensor]:

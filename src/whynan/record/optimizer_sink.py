@@ -48,7 +48,7 @@ class OptimizerSink:
         self.tracer = checks.tracer
         self.backward = backward
         self.on_step: Callable[[int], None] = lambda step: None
-        self.before_step: Callable[[], None] = lambda: None
+        self.step_begins: Callable[[bool], None] = lambda gradients_are_bad: None
         self._handles: list[Any] = []
         self._grad_max: float | None = None
         self._skips = 0
@@ -140,14 +140,15 @@ class OptimizerSink:
         self, optimizer: Optimizer, frames: Frames | None, has_closure: bool
     ) -> None:
         checks = self.checks
-        self.before_step()
         gradients = [
             local_of(p.grad)
             for group in optimizer.param_groups
             for p in group["params"]
             if p.grad is not None
         ]
-        if any(checks.is_nonfinite(g) for g in gradients):
+        is_bad = any(checks.is_nonfinite(g) for g in gradients)
+        self.step_begins(is_bad)
+        if is_bad:
             named = [(n, p, p.grad) for n, p in parameters(optimizer) if p.grad is not None]
             bad = [(n, p, g) for n, p, g in named if checks.is_nonfinite(g)]
             name = checks.label(bad[0][0], bad[0][1])

@@ -8,9 +8,8 @@ from typing import Any
 
 import torch
 
-from whynan.record.checks import Checks, tensors_in
+from whynan.record.checks import Checks, saved_tensors, tensors_in
 from whynan.record.patches import Patches
-from whynan.record.questions import asks
 from whynan.record.records import Record
 from whynan.record.sites import Frames, beyond_own, capture, is_torch_file
 from whynan.record.slicing import Harm
@@ -121,8 +120,7 @@ class OutputSink:
             self.checks.quietly(lambda: self._observed(subject, tensor, record.frames))
 
     def _observed(self, subject: str, tensor: torch.Tensor, frames: Frames | None) -> None:
-        is_asked = frames is not None and asks(frames.code, frames.lasti)
-        self.checks.check("observed", [(subject, tensor)], frames, is_asked=is_asked)
+        self.checks.check("observed", [(subject, tensor)], frames)
         self.checks.check_right("observed", [(subject, tensor)], frames)
 
     def _wrap_reader(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -147,8 +145,7 @@ class OutputSink:
     def _wrap_save(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def save(obj: Any, *args: Any, **kwargs: Any) -> Any:
             frames = capture(sys._getframe(1))
-            held = obj.state_dict() if isinstance(obj, torch.nn.Module) else obj
-            named = [("saved tensor", t) for t in tensors_in(held)]
+            named = [("saved tensor", t) for t in saved_tensors(obj)]
             self.checks.quietly(lambda: self.checks.check("observed", named, frames))
             return original(obj, *args, **kwargs)
 

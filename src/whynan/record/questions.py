@@ -1,4 +1,4 @@
-"""Whether the program reads a value only to ask whether it is finite."""
+"""Whether the program reads a value to test whether it is finite."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module
 
 
 @lru_cache(maxsize=1024)
-def asks(code: CodeType, lasti: int) -> bool:
+def is_test(code: CodeType, lasti: int) -> bool:
     """`isfinite(loss.item())`, or `v = loss.item()` where `isfinite(v)` follows."""
     site = site_at(code, lasti)
     try:

@@ -55,9 +55,9 @@ class Session:
         self.earlier: Callable[[], Iterable[HistoryRow]] = lambda: ()  # steps not recorded here
         self.on_known_harm: Callable[[], None] = lambda: None  # explained once already
         self._evidence: list[Evidence] = []
-        self.waiting = Waiting(self.checks, self._accept)
+        self.waiting = Waiting(self._accept)
         self.checks.before_observed = self._before_observed
-        self.optimizers.before_step = self.waiting.step_is_taken
+        self.optimizers.step_begins = self.waiting.step_begins
         self._harms = 0
 
     def start(self) -> None:
@@ -73,7 +73,6 @@ class Session:
         parts = (self.outputs, self.backward, self.optimizers, self.surroundings, self.batches)
         for part in parts:
             part.install(self._patches)
-        self.waiting.install(self._patches)
         if not self._is_asleep:
             self._in_inference = torch.is_inference_mode_enabled()
             self._mode = self.tracer.mode()
@@ -130,12 +129,14 @@ class Session:
         """End the block; `error` is the exception that left it, if one did."""
         try:
             self.optimizers.resume()
-            self.checks.quietly(lambda: self.waiting.end(error))
+            self.checks.quietly(self.waiting.settle)
             if error is None:
                 self.checks.quietly(self.outputs.flush)
                 self.checks.quietly(self.backward.finish)
             elif not self._evidence:
                 self.checks.quietly(lambda: self._raised(error))
+                if not self._evidence:
+                    self.checks.quietly(lambda: self.waiting.settle_tested(error))
         finally:
             self.abandon()
 
@@ -155,6 +156,7 @@ class Session:
 
     def _backward_begins(self) -> None:
         self.optimizers.resume()
+        self.waiting.backward_begins()
         self.outputs.drop()
 
     def _raised(self, error: BaseException) -> None:
@@ -175,9 +177,9 @@ class Session:
             return
         evidence = look_around(evidence, self)
         if harm.may_be_dropped:
-            self.waiting.losses.append(evidence)
-        elif harm.is_asked:
-            self.waiting.asked.append(evidence)
+            self.waiting.add_loss(evidence)
+        elif harm.is_tested:
+            self.waiting.add_tested(evidence)
         else:
             self._accept(evidence)
 

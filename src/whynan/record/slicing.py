@@ -50,7 +50,7 @@ class Harm:
     step: int = 0
     is_buffer: bool = False
     may_be_dropped: bool = False  # the gradients of this loss may never be stepped with
-    is_asked: bool = False  # the program reads it to test it
+    is_tested: bool = False  # the program reads it to test it
 
     @property
     def matters(self) -> bool:

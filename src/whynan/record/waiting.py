@@ -1,86 +1,49 @@
-"""Harm that the program may still deal with itself: a step that it leaves out, a value it asks for."""
+"""Harm that the program may still deal with itself: a step that it leaves out, a value it tests."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
-
-import torch
+from collections.abc import Callable
 
 from whynan.model import Evidence
-from whynan.record.checks import Checks
-from whynan.record.patches import Patches
-from whynan.record.stats import has_nonfinite, local_of
 
 
 class Waiting:
-    """A bad loss counts when a step is taken with its gradients, and not when they are thrown
-    away. A value that the program tests for being finite counts if that ends the program."""
+    """A bad loss counts when a step is taken with its gradients, and not when they are dropped
+    before. A value that the program tests for being finite counts if that ends the program."""
 
-    def __init__(self, checks: Checks, accept: Callable[[Evidence], None]) -> None:
-        self._checks = checks
+    def __init__(self, accept: Callable[[Evidence], None]) -> None:
         self._accept = accept
-        self.losses: list[Evidence] = []
-        self.asked: list[Evidence] = []
+        self._losses: list[Evidence] = []
+        self._is_last = False  # the last backward pass began at one of them
+        self._tested: list[Evidence] = []
 
-    def install(self, patches: Patches) -> None:
-        before_zero_grad(patches, self._before_zero_grad)
+    def add_loss(self, evidence: Evidence) -> None:
+        self._losses.append(evidence)
+        self._is_last = True
 
-    def _before_zero_grad(self, owner: Any) -> None:
-        if self.losses:
-            self._checks.quietly(lambda: self._are_dropped(owner))
+    def add_tested(self, evidence: Evidence) -> None:
+        self._tested.append(evidence)
 
-    def _are_dropped(self, owner: Any) -> None:
-        if drops_bad_gradients(owner):
-            self.losses.clear()
+    def backward_begins(self) -> None:
+        self._is_last = False
 
-    def step_is_taken(self) -> None:
-        self.asked.clear()
+    def step_begins(self, gradients_are_bad: bool) -> None:
+        """Finite gradients of a later pass: what the bad loss left behind is gone."""
+        self._tested.clear()
+        if not self._is_last and not gradients_are_bad:
+            self._losses.clear()
         self.settle()
 
     def settle(self) -> None:
-        """Nobody threw the gradients away: now their loss counts."""
-        waiting = self.losses[:]
-        self.losses.clear()
+        """Nobody dropped the gradients: now their loss counts."""
+        waiting, self._losses = self._losses, []
         for evidence in waiting:
             self._accept(evidence)
 
-    def end(self, error: BaseException | None) -> None:
-        """The program is over."""
-        failed = isinstance(error, Exception) or (
+    def settle_tested(self, error: BaseException) -> None:
+        """The program ended by this error: the test was not to go on."""
+        if isinstance(error, Exception) or (
             isinstance(error, SystemExit) and error.code not in (None, 0)
-        )
-        if failed:
-            self.losses += self.asked
-        self.settle()
-
-
-def before_zero_grad(patches: Patches, look: Callable[[Any], None]) -> None:
-    """Call back with the model or optimizer whose gradients the program is about to drop."""
-
-    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
-        def zero_grad(owner: Any, *args: Any, **kwargs: Any) -> Any:
-            look(owner)
-            return original(owner, *args, **kwargs)
-
-        return zero_grad
-
-    patches.wrap(torch.optim.Optimizer, "zero_grad", wrap)
-    patches.wrap(torch.nn.Module, "zero_grad", wrap)
-
-
-def drops_bad_gradients(owner: Any) -> bool:
-    return any(map(_has_bad_gradient, _parameters(owner)))
-
-
-def _parameters(owner: Any) -> Iterable[torch.Tensor]:
-    if isinstance(owner, torch.nn.Module):
-        return owner.parameters()
-    return (p for group in owner.param_groups for p in group["params"])
-
-
-def _has_bad_gradient(parameter: torch.Tensor) -> bool:
-    gradient = parameter.grad
-    if gradient is None or gradient.layout is not torch.strided:
-        return False
-    return has_nonfinite(local_of(gradient).detach())
+        ):
+            for evidence in self._tested:
+                self._accept(evidence)

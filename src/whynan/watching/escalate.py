@@ -91,7 +91,7 @@ class Watch:
         """Models and optimizers that exist already may be given; later ones are found."""
         guard = self.guard
         guard.on_harm, guard.on_doubt, guard.on_large = self._harm, self._doubt, self._large
-        guard.on_question = self._doubts.add_tested
+        guard.on_tested = self._doubts.add_tested
         self._doubts.ask = lambda seen: self.unexplained(seen)
         guard.before_step, guard.after_step = self._before_step, self._after_step
         guard.after_backward, guard.on_loss = self._after_backward, self._compare_losses

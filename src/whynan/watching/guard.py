@@ -17,10 +17,9 @@ from whynan.model import Sink
 from whynan.record.checks import PLAIN, tensors_in
 from whynan.record.optimizer_sink import learning_rate, moves_safely, parameters, state_of
 from whynan.record.patches import Patches
-from whynan.record.questions import asks
+from whynan.record.questions import is_test
 from whynan.record.sites import Frames, capture
 from whynan.record.stats import has_nonfinite, local_of, norms, number
-from whynan.record.waiting import before_zero_grad, drops_bad_gradients
 from whynan.watching.history import History
 from whynan.watching.readers import Readers, holds_nan
 from whynan.watching.scaling import Scaling
@@ -97,7 +96,7 @@ class Guard:
         self.readers = Readers(self)
         self.on_harm: Callable[[Seen, Optimizer | None], Decision] = lambda seen, optimizer: "go"
         self.on_doubt: Callable[[Seen], None] = lambda seen: None
-        self.on_question: Callable[[Seen], None] = lambda seen: None  # the program tests it
+        self.on_tested: Callable[[Seen], None] = lambda seen: None  # by the program itself
         self.before_step: Callable[[Optimizer], Decision] = lambda optimizer: "go"
         self.agree: Callable[[Optimizer, Decision], Decision] | None = None  # with other ranks
         self.on_cancel: Callable[[], None] = lambda: None  # from inside step()
@@ -122,7 +121,6 @@ class Guard:
         for module in (torch.nn.utils, torch.nn.utils.clip_grad):
             patches.wrap(module, "clip_grad_norm_", self._wrap_clip)
         self.readers.install(patches)
-        before_zero_grad(patches, self._before_zero_grad)
         self.scaling.install(patches, lambda: self.active, self._scale_collapsed, self._left_out)
 
     def quietly(self, work: Callable[..., Any], *args: Any, otherwise: Any = None) -> Any:
@@ -218,9 +216,11 @@ class Guard:
         values = self._loss_values()
         self.history.gradients(found)
         total = self.history.total
-        if values and not self.scaling.in_use and any(v - v != 0 for v in values):
-            bad = next(v for v in values if v - v != 0)
-            return self._harm("loss", "loss", bad, optimizer)
+        bad = [v for v in values if v - v != 0]
+        # Finite gradients of a later, finite loss: what the bad one left behind was dropped.
+        counts = bad and (values[-1] - values[-1] != 0 or total - total != 0)
+        if counts and not self.scaling.in_use:
+            return self._harm("loss", "loss", bad[0], optimizer)
         if total - total != 0 and any(has_nonfinite(g) for g in dense):
             which = next(i for i, g in enumerate(dense) if has_nonfinite(g))
             return self._harm("gradient", _gradient_name(optimizer, which), None, optimizer)
@@ -270,16 +270,6 @@ class Guard:
                 self._harm("parameter", subject, None, None)
                 return
 
-    def _before_zero_grad(self, owner: Any) -> None:
-        local = self.local
-        if (local.losses or local.values or local.clipped) and self.is_the_users():
-            self.quietly(self.unrecorded, lambda: self._are_dropped(owner))
-
-    def _are_dropped(self, owner: Any) -> None:
-        """Gradients that nobody steps with do no harm, and their loss did none."""
-        if drops_bad_gradients(owner):
-            self.begin_step()
-
     def begin_step(self) -> None:
         """A step begins: what was collected belongs to the one before."""
         local = self.local
@@ -302,6 +292,7 @@ class Guard:
         return run_backward
 
     def _note_loss(self, roots: Any) -> None:
+        self.local.clipped.clear()  # the gradients of before were dropped, or are clipped again
         for root in roots:
             if isinstance(root, torch.Tensor) and type(root).__torch_dispatch__ in PLAIN:
                 self.local.losses.append(root.detach())
@@ -364,8 +355,8 @@ class Guard:
             sink="observed", subject="value read out", step=self.step, value=value,
             frames=frames, certain=False,
         )  # fmt: skip
-        is_asked = frames is not None and asks(frames.code, frames.lasti)
-        self.quietly(self.on_question if is_asked else self.on_doubt, seen)
+        tested = frames is not None and is_test(frames.code, frames.lasti)
+        self.quietly(self.on_tested if tested else self.on_doubt, seen)
 
     def _scale_collapsed(self, optimizer: Optimizer) -> None:
         if self.looking:

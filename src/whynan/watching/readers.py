@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from whynan.hush import collected
-from whynan.record.checks import PLAIN, tensors_in
+from whynan.record.checks import PLAIN, saved_tensors
 from whynan.record.patches import Patches
 from whynan.record.sites import Frames, capture, is_torch_file
 from whynan.record.stats import has_nonfinite
@@ -111,27 +111,27 @@ def _warn_at_the_caller(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def holds_nan(tensor: torch.Tensor) -> bool:
+    return _is_bad(tensor) and bool(torch.isnan(tensor.detach()).any())
+
+
+def _is_bad(tensor: torch.Tensor) -> bool:
     plain = type(tensor).__torch_dispatch__ in PLAIN and tensor.layout is torch.strided
-    if not plain or not tensor.is_floating_point() or not has_nonfinite(tensor.detach()):
-        return False
-    return bool(torch.isnan(tensor.detach()).any())
+    return plain and tensor.is_floating_point() and has_nonfinite(tensor.detach())
 
 
 def _bad_in(tensor: torch.Tensor) -> float | None:
     """NaN; or an infinity, if it is alone or among different finite values. Bounds, masks and
     first minima are meant."""
-    if holds_nan(tensor):
+    if not _is_bad(tensor):
+        return None
+    values = tensor.detach()
+    if bool(torch.isnan(values).any()):
         return math.nan
-    if not tensor.is_floating_point() or tensor.layout is not torch.strided:
-        return None
-    finite = tensor.detach()[torch.isfinite(tensor.detach())]
-    if finite.numel() == tensor.numel():
-        return None
+    finite = values[torch.isfinite(values)]
     if tensor.numel() > 1 and (finite.numel() < 2 or bool((finite == finite[0]).all())):
         return None
     return math.inf
 
 
 def _any_nan(saved: Any) -> bool:
-    held = saved.state_dict() if isinstance(saved, torch.nn.Module) else saved
-    return any(map(holds_nan, tensors_in(held)))
+    return any(map(holds_nan, saved_tensors(saved)))
