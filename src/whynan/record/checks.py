@@ -53,7 +53,9 @@ class Checks:
         tracer = self.tracer
         if not tracer.active or tracer.local.busy:
             return
-        tracer.local.busy += 1
+        local = tracer.local
+        local.busy += 1
+        mode = tracer.pause()  # nearly always the only one
         try:
             if torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack():
                 with _other_modes_off():
@@ -63,7 +65,8 @@ class Checks:
         except Exception as error:
             tracer.step_aside(error)
         finally:
-            tracer.local.busy -= 1
+            tracer.resume(mode)
+            local.busy -= 1
 
     def check(self, sink: Sink, named: Named, frames: Frames | None, **more: Any) -> None:
         """Report harm if any of these tensors is non-finite."""

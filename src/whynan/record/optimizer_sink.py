@@ -261,7 +261,7 @@ class OptimizerSink:
     def _check_buffers(self, frames: Frames | None) -> None:
         """Buffers written in this step; one that was non-finite from the start is a mask."""
         tracer = self.tracer
-        if not any(entry.tainted for entry in tracer.entries.values()):
+        if not any([entry.tainted for entry in tracer.entries.values()]):
             return
         for root in self.checks.modules.roots():
             for name, buffer in root.named_buffers():

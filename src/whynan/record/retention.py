@@ -28,13 +28,18 @@ def forget(tracer: Tracer, *, before: int) -> None:
     entries = list(tracer.entries.values())
     wanted = _explaining(tracer, [e for e in entries if e.tainted and not e.expired()])
     records = tracer.records
-    written: set[Entry] = set()
+    rewritten: set[Entry] = set()
     # In place: another thread may be adding its records meanwhile.
     for index, record in list(records.items()):
         if index < before and record.thread == local.thread and index not in wanted:
             del records[index]
-            written.update([ref[0] for ref in record.outs])
-    for entry in written:
+            for ref in record.outs:
+                writers = ref[0].writers
+                if len(writers) == 1 and writers[0][0] == index:
+                    writers.clear()
+                else:
+                    rewritten.add(ref[0])
+    for entry in rewritten:
         entry.writers = [w for w in entry.writers if w[0] in records]
     if len(entries) > tracer.sweep_at:
         _sweep(tracer, entries)

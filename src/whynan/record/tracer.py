@@ -24,6 +24,7 @@ from whynan.record.sites import Frames, capture, passes_through
 from whynan.record.stats import has_nonfinite
 from whynan.record.storages import Entry, Ref, storage_id
 
+PLAIN_TYPES = ((), (torch.Tensor,))
 ENGINE = torch.autograd.graph._engine_run_backward.__code__
 _node = torch._C._current_autograd_node
 _sequence = torch._C._autograd._get_sequence_nr
@@ -37,6 +38,11 @@ _len_torch_dispatch_stack = torch._C._len_torch_dispatch_stack
 # large ones where the operation has a singular point, the type has little range, or the gradients
 # of this step are large enough for an update to overflow.
 SMALL_NUMEL = 1 << 12
+INEXACT = frozenset(
+    kind
+    for kind in vars(torch).values()
+    if isinstance(kind, torch.dtype) and (kind.is_floating_point or kind.is_complex)
+)
 SINGULAR = frozenset(
     {"log", "log2", "log10", "log1p", "sqrt", "rsqrt", "reciprocal", "div", "pow", "acos", "asin",
      "atanh", "acosh", "exp", "tan", "erfinv", "logit"}
@@ -60,7 +66,7 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         info = info_of(func)
-        if not types and (info.makes_no_node or (info.view and not _grad_enabled())):
+        if (info.makes_no_node or (info.view and not _grad_enabled())) and types in PLAIN_TYPES:
             return info.call(*args, **kwargs) if kwargs else info.call(*args)
         return self.tracer.dispatch(func, info, types, args, kwargs or {})
 
@@ -291,25 +297,22 @@ class Tracer:
     def ref(self, tensor: torch.Tensor) -> Ref | None:
         try:
             entry = self.entries.get(storage_id(tensor))
+            window = (tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype)
         except (NotImplementedError, RuntimeError):
-            return None
-        if tensor.is_nested:
-            return None
+            return None  # sparse, nested
         if entry is None:
             if tensor.layout is not _strided or tensor._is_zerotensor():
                 return None  # a zero tensor of forward-mode autograd has no memory at all
             entry = self._meet(tensor)
-        elif entry.partial and not entry.tainted and _is_float(tensor):
+        elif entry.partial and not entry.tainted and tensor.dtype in INEXACT:
             entry.tainted = has_nonfinite(tensor.detach())
-        return _new_ref(
-            Ref, (entry, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype)
-        )
+        return _new_ref(Ref, (entry, *window))
 
     def _meet(self, tensor: torch.Tensor) -> Entry:
         """First sight of a storage that nothing recorded made."""
         entry = Entry(tensor.untyped_storage())
         self.entries[entry.cdata] = entry
-        if _is_float(tensor) and not tensor.is_meta:
+        if tensor.dtype in INEXACT and not tensor.is_meta:
             size = tensor.numel() * tensor.element_size()
             whole = entry.nbytes == size
             entry.partial = not whole
@@ -346,7 +349,7 @@ class Tracer:
                 record.before[position] = saved
 
     def _saved(self, info: OpInfo, tensor: Any, ref: Ref | None) -> torch.Tensor | None:
-        if ref is None or ref.entry.partial or not _is_float(tensor):
+        if ref is None or ref.entry.partial or not tensor.dtype in INEXACT:
             return None
         small = tensor.numel() <= SMALL_NUMEL or self.careful or self.shadowing
         if small or info.base in SINGULAR or tensor.element_size() < 4:
@@ -401,35 +404,38 @@ class Tracer:
             if tensor._is_zerotensor() or tensor.is_nested:
                 continue
             storage = tensor.untyped_storage()
-            entry = entries.get(storage._cdata)
+            cdata = storage._cdata
+            entry = entries.get(cdata)
+            fresh = entry is None
             if entry is None:
-                entry = entries[storage._cdata] = Entry(storage)
+                entry = entries[cdata] = Entry(storage)
             elif not info.mutates and not info.entry and _is_alias(entry, record):
                 continue  # `_unsafe_view` and the like: new in the schema, old in memory
             elif info.base == "set" and entry.writers:
                 continue  # a tensor is laid over a storage that is known
-            ref = _new_ref(
-                Ref, (entry, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype)
+            whole = (fresh and info.namespace == "aten") or (
+                tensor.numel() * tensor.element_size() >= entry.nbytes
             )
-            is_bad = False
-            whole = tensor.numel() * tensor.element_size() >= entry.nbytes
+            dtype = tensor.dtype
+            ref = _new_ref(
+                Ref, (entry, tensor.storage_offset(), tensor.shape, tensor.stride(), dtype)
+            )
             if info.allocates:
                 entry.partial = True
                 entry.tainted = False
-            elif _is_float(tensor):
+            elif dtype in INEXACT:
                 is_bad = not record.surely_finite and has_nonfinite(
                     tensor.detach() if tensor.requires_grad else tensor
                 )
+                if is_bad:
+                    entry.tainted = True
+                    bad.append(len(outs))
                 if whole:
                     entry.tainted = is_bad
                     entry.partial = False
                     entry.overflowed = False
-                elif is_bad:
-                    entry.tainted = True
             elif whole:
                 entry.partial = False
-            if is_bad:
-                bad.append(len(outs))
             if not entry.leaf:
                 entry.from_grad = record.reads_grad and record.node is None
             elif record.node is None and self.local.differentiated and not self.uses_optimizer:
@@ -478,10 +484,6 @@ class Tracer:
 
 
 _default_dispatch = torch.Tensor.__torch_dispatch__
-
-
-def _is_float(tensor: torch.Tensor) -> bool:
-    return tensor.is_floating_point() or tensor.is_complex()
 
 
 def _holds_tensors(arg: Any) -> bool:
