@@ -261,7 +261,7 @@ class OptimizerSink:
     def _check_buffers(self, frames: Frames | None) -> None:
         """Buffers written in this step; one that was non-finite from the start is a mask."""
         tracer = self.tracer
-        if not any([entry.tainted for entry in tracer.entries.values()]):
+        if not any(entry.tainted for entry in tracer.entries.values()):
             return
         for root in self.checks.modules.roots():
             for name, buffer in root.named_buffers():
@@ -317,7 +317,9 @@ def _is_ordinary(optimizer: Optimizer) -> bool:
     for group in optimizer.param_groups:
         lr, decay = group.get("lr", 0.0), group.get("weight_decay", 0.0)
         momentum, eps = group.get("momentum", 0.0), group.get("eps", 1.0)
-        if not all(isinstance(n, (int, float)) for n in (lr, decay, momentum, eps)):
+        if not isinstance(lr, (int, float)) or not isinstance(decay, (int, float)):
+            return False  # a tensor: looking at it may mean waiting for a device
+        if not isinstance(momentum, (int, float)) or not isinstance(eps, (int, float)):
             return False
         if not (abs(lr) <= 1 and abs(decay) <= 1 and abs(momentum) < 1 and eps >= 1e-12):
             return False

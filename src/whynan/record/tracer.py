@@ -349,7 +349,7 @@ class Tracer:
                 record.before[position] = saved
 
     def _saved(self, info: OpInfo, tensor: Any, ref: Ref | None) -> torch.Tensor | None:
-        if ref is None or ref.entry.partial or not tensor.dtype in INEXACT:
+        if ref is None or ref.entry.partial or tensor.dtype not in INEXACT:
             return None
         small = tensor.numel() <= SMALL_NUMEL or self.careful or self.shadowing
         if small or info.base in SINGULAR or tensor.element_size() < 4:

@@ -243,7 +243,8 @@ class Guard:
         return self.on_harm(seen, optimizer)
 
     def _look_after(self, optimizer: Optimizer) -> None:
-        self.unrecorded(lambda: self.history.measure_update(self.step))
+        if self.history.is_measuring:
+            self.unrecorded(lambda: self.history.measure_update(self.step))
         if self.looking:
             rate = learning_rate(optimizer)
             self.history.row(self.step, self.local.values, rate, self.scaling.scale)

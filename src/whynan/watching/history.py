@@ -57,10 +57,14 @@ class History:
         self._layers.append((step, dict(zip(names, found, strict=True))))
         self._watched = [(local_of(p), _head(local_of(p)).clone()) for p in chosen]
 
+    @property
+    def is_measuring(self) -> bool:
+        return bool(self._watched)
+
     def measure_update(self, step: int) -> None:
         """How far the update moved the weights that were noted before it."""
         watched, self._watched = self._watched, []
-        if not watched or not self.is_sampled(step):
+        if not self.is_sampled(step):
             return
         moved = norms([_head(p) - before for p, before in watched])
         sizes = norms([before for _, before in watched])

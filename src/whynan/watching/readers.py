@@ -31,10 +31,22 @@ class Readers:
     def install(self, patches: Patches) -> None:
         patches.wrap(torch.Tensor, "__float__", _warn_at_the_caller)
         patches.wrap(torch, "save", self._wrap_save)
-        for name in ("item", "tolist", "numpy", "__array__", "__float__"):
+        patches.wrap(torch.Tensor, "item", self._wrap_item)
+        for name in ("tolist", "numpy", "__array__", "__float__"):
             patches.wrap(torch.Tensor, name, self._wrap_reader)
         for name in ("__repr__", "__format__"):
             patches.wrap(torch.Tensor, name, self._wrap_text)
+
+    def _wrap_item(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """An optimizer of torch's calls it for each parameter."""
+
+        def item(tensor: Any) -> Any:
+            value = original(tensor)
+            if type(value) is float and value - value != 0:
+                self._tell(value, sys._getframe(1))
+            return value
+
+        return item
 
     def _wrap_reader(self, original: Callable[..., Any]) -> Callable[..., Any]:
         guard = self._guard
