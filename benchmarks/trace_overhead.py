@@ -31,29 +31,31 @@ SCALES = (1, 4)
 DOC = Path(__file__).parent.parent / "docs" / "overhead.md"
 
 
-def seconds(step: Step, mode: str, steps: int) -> float:
-    """Time per step; one step inside the mode first, so that set-up does not count."""
+def seconds(step: Step, mode: str, steps: int) -> list[float]:
+    """Of each step; two steps inside the mode first, so that set-up does not count."""
+    found = []
     with MODES[mode]():
         step()
-        begin = time.perf_counter()
+        step()
         for _ in range(steps):
+            begin = time.perf_counter()
             step()
-        return (time.perf_counter() - begin) / steps
+            found.append(time.perf_counter() - begin)
+    return found
 
 
 def measure(name: str, scale: int, repeats: int) -> dict[str, float]:
-    """Medians of interleaved repeats: each repeat runs every mode, ratios are taken within it."""
+    """Lower quartiles of interleaved repeats, because others use the machine, too."""
     torch.manual_seed(0)
     step = MODELS[name](scale)
-    step()
-    once = seconds(step, "plain", 3)
-    steps = max(3, min(50, int(0.25 / once)))
-    rows = [{mode: seconds(step, mode, steps) for mode in MODES} for _ in range(repeats)]
-    return {
-        "plain_ms": 1e3 * statistics.median(r["plain"] for r in rows),
-        "anomaly": statistics.median(r["anomaly"] / r["plain"] for r in rows),
-        "trace": statistics.median(r["trace"] / r["plain"] for r in rows),
-    }
+    once = statistics.median(seconds(step, "plain", 5))
+    steps = max(4, min(50, int(0.1 / once)))
+    times: dict[str, list[float]] = {mode: [] for mode in MODES}
+    for _ in range(repeats):
+        for mode, found in times.items():
+            found += seconds(step, mode, steps)
+    plain, anomaly, trace = (statistics.quantiles(times[mode])[0] for mode in MODES)
+    return {"plain_ms": 1e3 * plain, "anomaly": anomaly / plain, "trace": trace / plain}
 
 
 def peak_mb(name: str, scale: int, mode: str) -> float:
@@ -89,7 +91,7 @@ def table(repeats: int) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--repeats", type=int, default=25)
     parser.add_argument("--write", action="store_true", help="write docs/overhead.md")
     parser.add_argument("--peak", nargs=3, metavar=("MODEL", "SCALE", "MODE"))
     options = parser.parse_args()
@@ -109,8 +111,8 @@ TITLE = "## `--mode trace`"
 HEAD = """## `--mode trace`
 
 Measured with torch {torch} on a CPU with {threads} thread(s) by `benchmarks/trace_overhead.py`: time
-per training step as a ratio to the plain step, median of interleaved repeats; peak memory of the
-process as a ratio to the plain process.
+per training step, lower quartile of 25 interleaved repeats, as a ratio to that of the plain step; peak
+memory of the process as a ratio to the plain process.
 
 """
 TAIL = """
