@@ -15,6 +15,8 @@ from whynan.record.patches import Patches
 from whynan.record.sites import Frames, capture
 
 HISTORY_ROWS = 512
+# step, loss, largest gradient, learning rate: a HistoryRow takes long to make
+_Row = tuple[int, float | None, float | None, float | None]
 
 
 class BackwardSink:
@@ -24,7 +26,7 @@ class BackwardSink:
         self.checks = checks
         self.tracer = checks.tracer
         self.loss: float | None = None
-        self.history: deque[HistoryRow] = deque(maxlen=HISTORY_ROWS)
+        self._rows: deque[_Row] = deque(maxlen=HISTORY_ROWS)
         self.uses_scaler = False
         self.keeps = False  # leaves stay alive until the end: a function's own would be gone
         self._kept: dict[int, torch.Tensor] = {}
@@ -88,13 +90,23 @@ class BackwardSink:
 
     def _hand_update(self) -> None:
         """A hand-written update is complete: look at the leaves it wrote."""
-        self.history.append(HistoryRow(step=self.tracer.step, loss=self.loss))
+        self.note_step(None, None)
         named = [
             (self.checks.label("a leaf tensor", t), t)
             for t in self._leaves()
             if self.checks.is_nonfinite(t)
         ]
         self.checks.quietly(lambda: self.checks.check("parameter", named, None))
+
+    def note_step(self, grad_max: float | None, lr: float | None) -> None:
+        self._rows.append((self.tracer.step, self.loss, grad_max, lr))
+
+    @property
+    def history(self) -> tuple[HistoryRow, ...]:
+        return tuple(
+            HistoryRow(step=step, loss=loss, grad_max=grad_max, lr=lr)
+            for step, loss, grad_max, lr in self._rows
+        )
 
     def finish(self) -> None:
         """Nothing steps with these gradients: they are the program's result."""

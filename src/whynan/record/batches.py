@@ -47,6 +47,7 @@ class Batches:
         self.fetches: int | None = None  # batches of all loaders; None: not counted from the start
         self.given: Any = None  # the indices, as the guard knows them, which looks on all the time
         self._installed = False
+        self._models: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()  # with parameters
         self._asked = Asked()
 
     def install(self, patches: Patches) -> None:
@@ -75,8 +76,11 @@ class Batches:
 
     def note_inputs(self, module: torch.nn.Module, args: Any) -> None:
         """Of modules with parameters: a loss function is given results, not a batch."""
-        if next(module.parameters(), None) is not None:
-            self.checks.quietly(lambda: self._keep(args))
+        if module not in self._models:
+            if next(module.parameters(), None) is None:
+                return
+            self._models.add(module)
+        self.checks.quietly(lambda: self._keep(args))
 
     def _keep(self, args: Any) -> None:
         """Detached: the graph behind an input must not be kept alive."""

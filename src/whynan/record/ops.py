@@ -34,6 +34,8 @@ FAITHFUL = frozenset(
         "max_pool2d_with_indices", "repeat", "flip", "roll", "tril", "triu", "_softmax",
     }
 )  # fmt: skip
+# Views whose derivative is such a view again: nothing is ever computed at their nodes.
+TURNS = frozenset({"t", "transpose", "permute", "unsqueeze", "squeeze"})
 # Values come in from outside: torch.tensor and from_numpy, or torch.load giving a storage.
 ENTRIES = frozenset({"lift_fresh", "lift", "set", "from_file", "from_blob"})
 # Written without the schema saying so (torch 2.13).
@@ -55,8 +57,8 @@ class OpInfo:
 
     __slots__ = (
         "allocates", "arg_names", "base", "call", "entry", "faithful", "makes_no_node", "mutates",
-        "name", "namespace", "overwrites", "pointwise", "random", "reads_out", "view", "write_args",
-        "write_kwargs",
+        "name", "namespace", "overwrites", "pointwise", "random", "reads_out", "turns", "view",
+        "write_args", "write_kwargs",
     )  # fmt: skip
 
     def __init__(self, func: Any) -> None:
@@ -91,6 +93,7 @@ class OpInfo:
             and not self.entry
             and all(a is not None and not a.is_write for a in aliases)
         )
+        self.turns = self.view and self.base in TURNS
         self.mutates = bool(self.write_args or self.write_kwargs)
         self.makes_no_node = func.namespace in IGNORED_NAMESPACES or (
             self.view and self.base == "detach"
@@ -104,7 +107,7 @@ class OpInfo:
         self.arg_names = [f"operand {i}" for i in range(64)]
         self.write_args, self.write_kwargs = (), ()
         self.allocates = self.entry = self.reads_out = self.overwrites = self.faithful = False
-        self.pointwise = self.view = self.makes_no_node = self.mutates = False
+        self.pointwise = self.view = self.turns = self.makes_no_node = self.mutates = False
         self.random = True  # never recomputed
 
 

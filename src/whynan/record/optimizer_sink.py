@@ -15,7 +15,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from whynan.model import HistoryRow, Scalar
+from whynan.model import Scalar
 from whynan.record.backward_sink import BackwardSink
 from whynan.record.checks import Checks
 from whynan.record.patches import Patches
@@ -167,13 +167,25 @@ class OptimizerSink:
             ]
             checks.check_right("gradient", right, frames, hyper=hyper_of(optimizer))
         dense = [g for g in gradients if g.layout is torch.strided and g.is_floating_point()]
-        magnitudes = norms(dense)
+        magnitudes = self._norms(dense)
         self._grad_max = max(magnitudes, default=None)
         if any(m - m != 0 for m in magnitudes):
             self._grad_max = math.inf
         self.tracer.careful = self._grad_max is not None and not self._grad_max < LARGE_GRADIENT
         if not has_closure and not self.tracer.shadowing:
             self._tame = self._is_tame(optimizer)
+
+    def _norms(self, gradients: list[torch.Tensor]) -> list[float]:
+        """Most are known since the backward pass wrote them."""
+        found, unknown = [], []
+        for gradient in gradients:
+            entry = self.tracer.entry_of(gradient)
+            size = gradient.numel() * gradient.element_size()
+            if entry is None or entry.norm is None or entry.nbytes != size:
+                unknown.append(gradient)
+            else:
+                found.append(entry.norm)
+        return found + norms(unknown)
 
     def _is_tame(self, optimizer: Optimizer) -> bool:
         """Whether the update provably cannot overflow, so that it need not be recorded."""
@@ -222,14 +234,7 @@ class OptimizerSink:
 
     def _check_step(self, optimizer: Optimizer, frames: Frames | None, was_tame: bool) -> None:
         lr = learning_rate(optimizer)
-        self.backward.history.append(
-            HistoryRow(
-                step=self.tracer.step,
-                loss=self.backward.loss,
-                grad_max=self._grad_max,
-                lr=lr,
-            )
-        )
+        self.backward.note_step(self._grad_max, lr)
         kept = [] if was_tame else state_of(optimizer)
         bad = [(o, t, k) for o, t, k in kept if self.checks.is_nonfinite(t)]
         if bad:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from whynan.model import OpRecord
@@ -16,19 +18,19 @@ class Record:
     index: int
     func: Any
     info: OpInfo
-    args: tuple[Any, ...]  # as given, with a Ref for each tensor
-    kwargs: dict[str, Any]
+    args: list[Any]  # as given, with a Ref for each tensor
+    kwargs: Mapping[str, Any] = MappingProxyType({})
     outs: list[Ref]
     frames: Frames | None
     module: Any  # (outermost module, innermost module)
     step: int
     thread: int
-    in_data: bool  # inside a DataLoader
-    in_optimizer: bool
-    setup: bool  # before the first forward pass
-    reads_grad: bool  # an operand is a leaf's gradient or comes from one
-    tainted_in: list[Ref] | None  # operands that hold a non-finite value
-    surely_finite: bool  # every operand was finite, and the operation makes nothing else of them
+    in_data = False  # inside a DataLoader
+    in_optimizer = False
+    setup = False  # before the first forward pass
+    reads_grad = False  # an operand is a leaf's gradient or comes from one
+    tainted_in: list[Ref] | None = None  # operands that hold a non-finite value
+    surely_finite = False  # every operand was finite, and the operation makes nothing else of them
     node: str | None = None  # the autograd node being evaluated
     derived = False  # part of torch's own derivative formula
     bad: tuple[int, ...] = ()  # which outputs are non-finite

@@ -213,7 +213,7 @@ class Session:
         return Recording(
             evidence=tuple(self._evidence),
             steps=self.tracer.step,
-            history=tuple(self.backward.history),
+            history=self.backward.history,
             torch_version=torch.__version__,
             notes=tuple(notes),
         )

@@ -48,8 +48,18 @@ def has_nonfinite(x: torch.Tensor) -> bool:
     return total - total != 0 and _exactly(x)
 
 
+def look(x: torch.Tensor) -> tuple[bool, float | None]:
+    """(whether it holds a NaN or an infinity, its 2-norm where that comes in the same pass)."""
+    if x.dtype in NORMED and x.numel() <= MEDIUM_NUMEL:
+        size = number(_vector_norm(x))
+        return size - size != 0 and _exactly(x), size
+    return has_nonfinite(x), None
+
+
+MEDIUM_NUMEL = 1 << 16  # beyond it a sum is faster than a norm
 LARGE_NUMEL = 1 << 17
 DOT_TYPES = (torch.float32, torch.float64)
+NORMED = (torch.float32, torch.float64, torch.bfloat16)
 
 
 number = torch._C.TensorBase.item  # as torch made it: nobody has wrapped it
@@ -70,7 +80,7 @@ def _norm_on_cpu(t: torch.Tensor) -> float:
     """`dot` runs at memory speed, three times as fast as a norm, but costs more to call."""
     if t.numel() < LARGE_NUMEL or not _suits_dot(t):
         return number(_vector_norm(t))
-    flat = t.detach().view(-1)
+    flat = t.view(-1)
     return math.sqrt(abs(number(torch.dot(flat, flat))))
 
 

@@ -16,8 +16,8 @@ class Entry:
     """One storage and its writers. A weak handle keeps its address from being reused."""
 
     __slots__ = (
-        "cdata", "entered", "from_grad", "held", "leaf", "model_input", "nbytes", "overflowed",
-        "partial", "tainted", "weak", "writers",
+        "cdata", "entered", "from_grad", "held", "leaf", "model_input", "nbytes", "norm",
+        "overflowed", "partial", "tainted", "weak", "writers",
     )  # fmt: skip
 
     def __init__(self, storage: torch.UntypedStorage) -> None:
@@ -25,6 +25,7 @@ class Entry:
         self.weak: Any = storage._weak_ref()  # an address, whatever torch's stub says
         self.nbytes: int = storage.nbytes()
         self.tainted = False  # some element is, or may be, non-finite
+        self.norm: float | None = None  # of all of it, where the last write told it
         self.partial = False  # not every byte was looked at: look at each slice that is read
         self.overflowed = False  # holds an infinity that arithmetic made
         self.from_grad = False  # is a leaf's gradient, or was computed from one outside autograd

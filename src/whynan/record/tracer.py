@@ -21,9 +21,10 @@ from whynan.record.ops import OpInfo, info_of
 from whynan.record.records import Origin, Record, record_refs, writes_literal
 from whynan.record.retention import MAX_RECORDS, forget, let_go_oldest
 from whynan.record.sites import Frames, capture, passes_through
-from whynan.record.stats import has_nonfinite
+from whynan.record.stats import has_nonfinite, look
 from whynan.record.storages import Entry, Ref, storage_id
 
+NUMBERS = frozenset({bool, int, float, type(None)})
 PLAIN_TYPES = ((), (torch.Tensor,))
 ENGINE = torch.autograd.graph._engine_run_backward.__code__
 _node = torch._C._current_autograd_node
@@ -136,7 +137,7 @@ class Tracer:
             raise StopRun
         if _len_torch_dispatch_stack():
             return info.call(*args, **kwargs)  # fake tensors, make_fx: nothing is computed here
-        if types and any(
+        if types not in PLAIN_TYPES and any(
             getattr(t, "__torch_dispatch__", _no_dispatch) not in (_no_dispatch, _default_dispatch)
             for t in types
         ):
@@ -146,7 +147,9 @@ class Tracer:
         try:
             if info.view:  # it writes nothing; its node needs a call site
                 if _grad_enabled():
-                    self._claim_view(args)
+                    if not info.turns:
+                        self._claim_view()
+                    self._meet_viewed_leaf(args)
                 return info.call(*args, **kwargs)
             record = self._begin(func, info, args, kwargs)
         except Exception as error:
@@ -178,12 +181,11 @@ class Tracer:
         local = self.local
         record.thread = local.thread
         grad_enabled = _grad_enabled()
-        record.in_data = local.data > 0
-        record.in_optimizer = (
-            local.optimizer is not None
-            and not grad_enabled
-            and local.step_frame.f_back is not None  # else step() raised and is long over
-        )
+        if local.data:
+            record.in_data = True
+        if local.optimizer is not None and not grad_enabled:
+            # A frame that nobody called any longer: step() raised and is long over.
+            record.in_optimizer = local.step_frame.f_back is not None
         node = _node()
         if node is None:
             frames = (record.in_optimizer and local.optimizer_frames) or capture(sys._getframe(3))
@@ -193,13 +195,14 @@ class Tracer:
         record.frames = frames
         if grad_enabled:
             self._claim_nodes(Origin(frames, record.module))
-        record.reads_grad = False
         sure = info.faithful
         tainted: list[Ref] | None = None
         requires_grad = False
         refs: list[Any] = []
         for arg in args if not kwargs else (*args, *kwargs.values()):
-            if isinstance(arg, torch.Tensor):
+            if type(arg) in NUMBERS:  # asking whether it is a tensor takes longer
+                refs.append(arg)
+            elif isinstance(arg, torch.Tensor):
                 ref = self.ref(arg)
                 if ref is None:
                     sure = False
@@ -214,7 +217,7 @@ class Tracer:
                         if not entry.leaf and arg.is_leaf:
                             self._meet_leaf(entry, arg)
                 refs.append(ref)
-            elif isinstance(arg, (list, tuple)) and arg and _holds_tensors(arg):
+            elif isinstance(arg, (list, tuple)) and _holds_tensors(arg):
                 group = [self.ref(t) if isinstance(t, torch.Tensor) else None for t in arg]
                 for tensor, ref in zip(arg, group, strict=True):
                     if ref is None:
@@ -234,22 +237,22 @@ class Tracer:
             record.reads_grad = False
             if local.updated:
                 self._hand_written_step(record)
-        record.setup = not self.began
-        record.surely_finite = sure and tainted is None
-        if tainted is not None and info.overwrites:
-            tainted = [ref for ref in tainted if ref is not refs[0]] or None
-        record.tainted_in = tainted
-        if kwargs:
-            record.args = tuple(refs[: len(args)])
-            record.kwargs = dict(zip(kwargs, refs[len(args) :], strict=True))
+        if not self.began:
+            record.setup = True
+        if tainted is None:
+            record.surely_finite = sure
         else:
-            record.args = tuple(refs)
-            record.kwargs = kwargs
+            overwritten = refs[0] if info.overwrites else None
+            record.tainted_in = [ref for ref in tainted if ref is not overwritten] or None
+        if kwargs:
+            record.kwargs = dict(zip(kwargs, refs[len(args) :], strict=True))
+            del refs[len(args) :]
+        record.args = refs
         if info.write_args:
             self._save_operands(record, info, args)
         return record
 
-    def _claim_view(self, args: Any) -> None:
+    def _claim_view(self) -> None:
         record = Record()
         node = _node()
         if node is None:
@@ -258,15 +261,17 @@ class Tracer:
         else:
             frames = self._begin_backward(record, node)
         self._claim_nodes(Origin(frames, record.module))
-        self._meet_viewed_leaf(args)
 
     def _claim_nodes(self, origin: Origin) -> None:
         """The autograd nodes made since the last operation are this one's: one for each level
         of differentiation. A node that another operation claimed stays that one's."""
         local = self.local
-        newest = _sequence()
-        for number in range(max(local.claimed, newest - MAX_LEVELS), newest):
-            local.made.setdefault(number, origin)
+        newest, claimed = _sequence(), local.claimed
+        if newest == claimed + 1:
+            local.made.setdefault(claimed, origin)
+        else:
+            for number in range(max(claimed, newest - MAX_LEVELS), newest):
+                local.made.setdefault(number, origin)
         local.claimed = newest
 
     def _hand_written_step(self, record: Record) -> None:
@@ -328,8 +333,8 @@ class Tracer:
         tensor = args[0] if args else None
         if isinstance(tensor, torch.Tensor) and tensor.requires_grad and tensor.is_leaf:
             ref = self.ref(tensor)
-            if ref is not None and not ref.entry.leaf:
-                self._meet_leaf(ref.entry, tensor)
+            if ref is not None and not ref[0].leaf:
+                self._meet_leaf(ref[0], tensor)
 
     def _save_operands(self, record: Record, info: OpInfo, args: Any) -> None:
         if info.random or info.base in ("fill", "zero", "copy"):
@@ -424,9 +429,9 @@ class Tracer:
                 entry.partial = True
                 entry.tainted = False
             elif dtype in INEXACT:
-                is_bad = not record.surely_finite and has_nonfinite(
-                    tensor.detach() if tensor.requires_grad else tensor
-                )
+                is_bad, entry.norm = False, None
+                if not record.surely_finite:
+                    is_bad, entry.norm = look(tensor.detach() if tensor.requires_grad else tensor)
                 if is_bad:
                     entry.tainted = True
                     bad.append(len(outs))
@@ -434,6 +439,8 @@ class Tracer:
                     entry.tainted = is_bad
                     entry.partial = False
                     entry.overflowed = False
+                else:
+                    entry.norm = None
             elif whole:
                 entry.partial = False
             if not entry.leaf:
@@ -487,7 +494,7 @@ _default_dispatch = torch.Tensor.__torch_dispatch__
 
 
 def _holds_tensors(arg: Any) -> bool:
-    return any(isinstance(item, torch.Tensor) for item in arg)
+    return any(type(item) not in NUMBERS and isinstance(item, torch.Tensor) for item in arg)
 
 
 def _flat(items: Any) -> list[torch.Tensor]:
