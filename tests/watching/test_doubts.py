@@ -118,6 +118,7 @@ def test_torchs_warning_names_the_programs_line(programs: ForkServer, tmp_path: 
     "use",
     [
         "torch.save({'share': share}, 'kept.pt')",
+        "import safetensors.torch as st; st.save_file({'share': share}, 'kept.safetensors')",
         "net.weight.data.mul_(share[0]); torch.save(net.state_dict(), 'kept.pt')",
         "numpy.save('kept.npy', numpy.asarray(share))",
         "with torch.no_grad(): print(net(torch.ones(2, 3) * share[0]).argmax().tolist())",

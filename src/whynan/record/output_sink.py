@@ -11,7 +11,7 @@ import torch
 from whynan.record.checks import Checks, saved_tensors, tensors_in
 from whynan.record.patches import Patches
 from whynan.record.records import Record
-from whynan.record.sites import Frames, beyond_own, capture, is_torch_file
+from whynan.record.sites import Frames, beyond_own, capture, is_torch_file, users_own
 from whynan.record.slicing import Harm
 from whynan.record.storages import storage_id
 
@@ -25,6 +25,18 @@ READERS = {
 TRANSPARENT = ("torch/_tensor.py", "torch/utils/_python_dispatch.py")
 # Operations by which a program looks for non-finite values itself.
 LOOKS = frozenset({"isnan", "isinf", "isfinite", "ne", "eq", "isposinf", "isneginf"})
+
+
+def savers() -> list[tuple[Any, str]]:
+    """What programs write weights to files with: functions that are given a nest of tensors."""
+    found: list[tuple[Any, str]] = [(torch, "save")]
+    try:
+        import safetensors.torch
+    except ImportError:
+        return found
+    # Both ways to save come through here, also where a program imported them by name.
+    inner = [n for n in ("_flatten", "_flatten_as_ptr") if hasattr(safetensors.torch, n)]
+    return found + [(safetensors.torch, name) for name in inner]
 
 
 class OutputSink:
@@ -41,7 +53,8 @@ class OutputSink:
         for name in READERS:
             patches.wrap(torch.Tensor, name, self._wrap_reader)
         patches.wrap(torch.nn.Parameter, "__repr__", self._wrap_reader)
-        patches.wrap(torch, "save", self._wrap_save)
+        for owner, name in savers():
+            patches.wrap(owner, name, self._wrap_save)
 
     # ---- module output --------------------------------------------------------------
 
@@ -144,7 +157,7 @@ class OutputSink:
 
     def _wrap_save(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def save(obj: Any, *args: Any, **kwargs: Any) -> Any:
-            frames = capture(sys._getframe(1))
+            frames = users_own(capture(sys._getframe(1)))
             named = [("saved tensor", t) for t in saved_tensors(obj)]
             self.checks.quietly(lambda: self.checks.check("observed", named, frames))
             return original(obj, *args, **kwargs)

@@ -13,6 +13,7 @@ import torch
 
 from whynan.hush import collected
 from whynan.record.checks import PLAIN, saved_tensors
+from whynan.record.output_sink import savers
 from whynan.record.patches import Patches
 from whynan.record.sites import Frames, capture, is_torch_file
 from whynan.record.stats import has_nonfinite
@@ -30,7 +31,8 @@ class Readers:
 
     def install(self, patches: Patches) -> None:
         patches.wrap(torch.Tensor, "__float__", _warn_at_the_caller)
-        patches.wrap(torch, "save", self._wrap_save)
+        for owner, name in savers():
+            patches.wrap(owner, name, self._wrap_save)
         patches.wrap(torch.Tensor, "item", self._wrap_item)
         for name in ("tolist", "numpy", "__array__", "__float__"):
             patches.wrap(torch.Tensor, name, self._wrap_reader)
