@@ -100,7 +100,7 @@ def test_an_error_of_whynan_itself_does_not_reach_the_program(
     def broken(x: torch.Tensor) -> bool:
         raise RuntimeError("a bug in whynan")
 
-    monkeypatch.setattr(tracer, "has_nonfinite", broken)
+    monkeypatch.setattr(tracer, "look", broken)
     with whynan.trace() as trace:
         total = torch.ones(3).log().sum()
     assert total.item() == 0
