@@ -137,7 +137,8 @@ def _child(
         if traced:
             _second_runs_are_forked()
             from whynan.launch import Program
-            from whynan.runner import Run, RunOptions
+            from whynan.outputs import RunOptions
+            from whynan.runner import Run
 
             options = {"mode": "trace", **options}
             code = Run(Program(target=name, args=args), RunOptions(json=report, **options)).go()

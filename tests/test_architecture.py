@@ -30,7 +30,7 @@ ARROWS: dict[str, set[str]] = {
     "ranks": {"record", "watching"},
     "record": set(),
     "diagnosis": set(),
-    "repair": {"pipeline", "runner", "launch", "explain", "diagnosis", "report"},
+    "repair": {"pipeline", "outputs", "runner", "launch", "explain", "diagnosis", "report"},
     "checking": set(),
     "arrays": {"checking", "pipeline"},
     "stable": set(),
@@ -39,6 +39,7 @@ ARROWS: dict[str, set[str]] = {
     "report": {"explain", "diagnosis", "lint"},
     "cli": {
         "pipeline",
+        "outputs",
         "runner",
         "launch",
         "explain",

@@ -17,7 +17,7 @@ from whynan.launch import Program, without_own_frames
 from whynan.record.patches import Patches
 
 if TYPE_CHECKING:
-    from whynan.runner import RunOptions
+    from whynan.outputs import RunOptions
 
 # Their processes prepare data or run errands: a DataLoader's workers, pools, managers.
 NOT_THE_USERS = {"torch", "multiprocessing", "concurrent", "joblib", "loky"}

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from whynan import launch
 from whynan.arrays.numpy_watch import NumpyWatch
 from whynan.children import Children, leave_word, optimizers_so_far, when_joining
-from whynan.errors import StopRun, UsageError, WhynanError
+from whynan.errors import StopRun, UsageError
 from whynan.explain.story import tell
 from whynan.files import SAVE_BATCH_TO
 from whynan.model import Diagnosis, Evidence, Outcome
+from whynan.outputs import Outputs, RunOptions
 from whynan.pipeline import diagnose, unseen
 from whynan.ranks import launched
 from whynan.recording import Recording
@@ -26,31 +26,8 @@ from whynan.watching.rerun import Command, look_again, report_progress
 if TYPE_CHECKING:
     from whynan.ranks.lockstep import Lockstep
     from whynan.record.session import Session
-    from whynan.report.live_board import LiveBoard
     from whynan.watching.escalate import Watch
     from whynan.watching.guard import Seen
-
-Mode = Literal["auto", "trace", "guard"]
-Policy = Literal["stop", "skip", "warn"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
-    """How to run a program."""
-
-    mode: Mode = "auto"
-    on_anomaly: Policy = "stop"
-    json: Path | None = None
-    html: Path | None = None
-    tensorboard: Path | None = None
-    recording: Path | None = None
-    capsule: Path | None = None
-    save_batch: Path | None = None
-    max_steps: int | None = None
-    enough: tuple[int, float] | None = None  # from this step on, stop after so many seconds
-    trace_from: int | None = None  # a second run: record from this step on
-    live_steps: int | None = None  # how many steps `auto` records before it only guards
-    children: bool = True  # ranks that the program starts itself are watched, too
 
 
 class Run:
@@ -75,10 +52,8 @@ class Run:
         self._recording = Recording()
         self._extra: tuple[Evidence, ...] = ()  # not from this process's recorder
         self._notes: list[str] = []
-        self._capsule_is_full = False
         self._tell_progress = report_progress()
-        self._board: LiveBoard | None = None
-        self._draw: Callable[[int], None] = lambda step: None
+        self._outputs = Outputs(options, self._say)
         self._numpy = NumpyWatch()
         self._children = Children(program, options, self._take_off)
         self._starter: Path | None = None  # in a process that the program started: word for it
@@ -87,7 +62,7 @@ class Run:
 
     def go(self) -> int:
         """Run it and return the exit code."""
-        self._check_paths()
+        self._outputs.check()
         if self.options.save_batch is not None:  # absolute: the program may change the folder
             os.environ[SAVE_BATCH_TO] = str(self.options.save_batch.absolute())
         try:
@@ -131,24 +106,6 @@ class Run:
         os.chdir(self._command.cwd)
         return self._diagnosis("anomaly")
 
-    def _check_paths(self) -> None:
-        capsule = self.options.capsule
-        if capsule is not None:
-            if self.options.mode == "trace":
-                raise UsageError(
-                    "--capsule needs --mode auto or guard, which know the step's start"
-                )
-            if importlib.util.find_spec("safetensors") is None:
-                raise UsageError("--capsule needs safetensors: pip install safetensors")
-            if capsule.exists() and not capsule.is_dir():
-                raise UsageError(f"--capsule {capsule}: there is a file of that name")
-        for option in ("json", "html", "recording", "save_batch"):
-            path: Path | None = getattr(self.options, option)
-            if path is not None and not path.absolute().parent.is_dir():
-                folder = path.absolute().parent
-                name = option.replace("_", "-")
-                raise UsageError(f"--{name} {path}: the folder {folder} does not exist")
-
     # ---- while it runs ----------------------------------------------------------------
 
     def _take_off(self) -> None:
@@ -180,8 +137,8 @@ class Run:
                 self._start_tracing()
             else:
                 self._start_watching()
-            if options.tensorboard is not None and self.session is not None:
-                self._open_board(options.tensorboard, self.session)
+            if self.session is not None:
+                self._outputs.open_board(self.session, self.watch)
         except Exception as error:
             self._aside(error)
 
@@ -189,22 +146,6 @@ class Run:
     def _draws(self) -> bool:
         """Of several ranks, the first one."""
         return self.lockstep is None or self.lockstep.job.rank == 0
-
-    def _open_board(self, folder: Path, session: Session) -> None:
-        from whynan.pipeline import unrecorded
-        from whynan.report.event_file import EventFile
-        from whynan.report.live_board import SELDOM, LiveBoard
-        from whynan.watching.layers import spreads
-
-        followed = self.watch.guard.optimizers if self.watch is not None else ()
-        part: Any = self.watch or session
-        self._board = LiveBoard(
-            EventFile(folder),
-            lambda: spreads(session.modules.roots(), followed),
-            lambda: part.recording().history,
-            rows_every=SELDOM,
-        )
-        self._draw = unrecorded(session, self._board.step)
 
     def _start_tracing(self) -> None:
         from whynan.record.session import Session
@@ -303,7 +244,7 @@ class Run:
 
     def _stepped(self, step: int) -> None:
         if self._draws:
-            self._draw(step)
+            self._outputs.draw(step)
         self._tell_progress(step)
         if self._is_enough(step):
             self._stopped_by_limit = True
@@ -429,46 +370,19 @@ class Run:
         return replace(result, mode=self.options.mode, reproduced=self._reproduced)
 
     def _write(self, outcome: Outcome) -> None:
-        options = self.options
-        if self._board is not None and self._ending and self._draws:
-            self._board.flush()
-        if self._is_silent:
-            return
-        if not (options.json or options.html or options.recording or options.tensorboard):
-            return
-        from whynan.report import html, json_report, tensorboard
-
-        diagnosis = self._diagnosis(outcome)
-        if self._board is not None and self._ending:  # events cannot be replaced
-            self._board.report(diagnosis)
-        path = None
-        try:
-            if path := options.json:
-                json_report.write(diagnosis, path)
-            if path := options.html:
-                html.write(diagnosis, path)
-            if (path := options.tensorboard) and self._ending and self._board is None:
-                tensorboard.write(diagnosis, path)
-            if path := options.recording:
-                self._recording.of(diagnosis).save(path)
-        except (OSError, WhynanError) as error:
-            self._say(f"could not write {path}: {error}")
+        if self._ending and self._draws:
+            self._outputs.finish_board()
+        if not self._is_silent and self._outputs.are_wanted:
+            self._outputs.write(self._diagnosis(outcome), self._recording, is_last=self._ending)
 
     def _fill_capsule(self) -> None:
-        """The first harm's step, so that it can be repeated on another machine."""
-        folder = self.options.capsule
-        if folder is not None and self.lockstep is not None:
-            folder = folder / f"rank-{self.lockstep.job.rank}"
-        if folder is None or self.watch is None or self._capsule_is_full:
+        if self.watch is None:
             return
-        self._capsule_is_full = True
-        try:
-            from whynan.watching import capsule
-
-            capsule.write(folder, self.watch, [self.program.target, *self.program.args])
-            self._recording.of(self._diagnosis("anomaly")).save(folder / "recording.json")
-        except (OSError, ImportError, ValueError, RuntimeError) as error:
-            self._say(f"could not write the capsule {folder}: {error}")
+        rank = self.lockstep.job.rank if self.lockstep is not None else None
+        command = [self.program.target, *self.program.args]
+        self._outputs.fill_capsule(
+            self.watch, command, rank, lambda: self._recording.of(self._diagnosis("anomaly"))
+        )
 
     @staticmethod
     def _say(text: str) -> None:

@@ -104,7 +104,8 @@ def run(
     WHYNAN_ON_ANOMALY, WHYNAN_JSON, WHYNAN_HTML, WHYNAN_TENSORBOARD, WHYNAN_RECORDING,
     WHYNAN_CAPSULE, WHYNAN_SAVE_BATCH, WHYNAN_MAX_STEPS.
     """
-    from whynan.runner import Mode, Policy, Run, RunOptions
+    from whynan.outputs import Mode, Policy, RunOptions
+    from whynan.runner import Run
 
     options = RunOptions(
         mode=cast(Mode, mode),

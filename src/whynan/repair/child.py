@@ -83,7 +83,8 @@ def main() -> int:
 
         leave_out(**description["drop"])
     from whynan.launch import Program
-    from whynan.runner import Run, RunOptions
+    from whynan.outputs import RunOptions
+    from whynan.runner import Run
 
     program = Program(
         target=description["target"],

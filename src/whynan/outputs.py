@@ -1,0 +1,136 @@
+"""Where the results of a run go: JSON, HTML, a recording, TensorBoard, a capsule."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from whynan.errors import UsageError, WhynanError
+from whynan.model import Diagnosis
+from whynan.recording import Recording
+
+if TYPE_CHECKING:
+    from whynan.record.session import Session
+    from whynan.report.live_board import LiveBoard
+    from whynan.watching.escalate import Watch
+
+Mode = Literal["auto", "trace", "guard"]
+Policy = Literal["stop", "skip", "warn"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """How to run a program."""
+
+    mode: Mode = "auto"
+    on_anomaly: Policy = "stop"
+    json: Path | None = None
+    html: Path | None = None
+    tensorboard: Path | None = None
+    recording: Path | None = None
+    capsule: Path | None = None
+    save_batch: Path | None = None
+    max_steps: int | None = None
+    enough: tuple[int, float] | None = None  # from this step on, stop after so many seconds
+    trace_from: int | None = None  # a second run: record from this step on
+    live_steps: int | None = None  # how many steps `auto` records before it only guards
+    children: bool = True  # ranks that the program starts itself are watched, too
+
+
+class Outputs:
+    """What the options ask for. A file that cannot be written costs a line, not the run."""
+
+    def __init__(self, options: RunOptions, say: Callable[[str], None]) -> None:
+        self.options = options
+        self.draw: Callable[[int], None] = lambda step: None
+        self._say = say
+        self._board: LiveBoard | None = None
+        self._capsule_is_full = False
+
+    def check(self) -> None:
+        """Before hours of training: can all of it be written at the end?"""
+        capsule = self.options.capsule
+        if capsule is not None:
+            if self.options.mode == "trace":
+                raise UsageError(
+                    "--capsule needs --mode auto or guard, which know the step's start"
+                )
+            if importlib.util.find_spec("safetensors") is None:
+                raise UsageError("--capsule needs safetensors: pip install safetensors")
+            if capsule.exists() and not capsule.is_dir():
+                raise UsageError(f"--capsule {capsule}: there is a file of that name")
+        for option in ("json", "html", "recording", "save_batch"):
+            path: Path | None = getattr(self.options, option)
+            if path is not None and not path.absolute().parent.is_dir():
+                folder = path.absolute().parent
+                name = option.replace("_", "-")
+                raise UsageError(f"--{name} {path}: the folder {folder} does not exist")
+
+    def open_board(self, session: Session, watch: Watch | None) -> None:
+        """TensorBoard's events are written while the program runs."""
+        if self.options.tensorboard is None:
+            return
+        from whynan.pipeline import unrecorded
+        from whynan.report.event_file import EventFile
+        from whynan.report.live_board import SELDOM, LiveBoard
+        from whynan.watching.layers import spreads
+
+        followed = watch.guard.optimizers if watch is not None else ()
+        part: Any = watch or session
+        self._board = LiveBoard(
+            EventFile(self.options.tensorboard),
+            lambda: spreads(session.modules.roots(), followed),
+            lambda: part.recording().history,
+            rows_every=SELDOM,
+        )
+        self.draw = unrecorded(session, self._board.step)
+
+    def finish_board(self) -> None:
+        if self._board is not None:
+            self._board.flush()
+
+    @property
+    def are_wanted(self) -> bool:
+        options = self.options
+        return bool(options.json or options.html or options.recording or options.tensorboard)
+
+    def write(self, diagnosis: Diagnosis, recording: Recording, *, is_last: bool) -> None:
+        """Events cannot be replaced, so they wait for the last time."""
+        from whynan.report import html, json_report, tensorboard
+
+        options = self.options
+        if self._board is not None and is_last:
+            self._board.report(diagnosis)
+        path = None
+        try:
+            if path := options.json:
+                json_report.write(diagnosis, path)
+            if path := options.html:
+                html.write(diagnosis, path)
+            if (path := options.tensorboard) and is_last and self._board is None:
+                tensorboard.write(diagnosis, path)
+            if path := options.recording:
+                recording.of(diagnosis).save(path)
+        except (OSError, WhynanError) as error:
+            self._say(f"could not write {path}: {error}")
+
+    def fill_capsule(
+        self, watch: Watch, command: list[str], rank: int | None, recording: Callable[[], Recording]
+    ) -> None:
+        """The first harm's step, so that it can be repeated on another machine."""
+        folder = self.options.capsule
+        if folder is None or self._capsule_is_full:
+            return
+        if rank is not None:
+            folder = folder / f"rank-{rank}"
+        self._capsule_is_full = True
+        try:
+            from whynan.watching import capsule
+
+            capsule.write(folder, watch, command)
+            recording().save(folder / "recording.json")
+        except (OSError, ImportError, ValueError, RuntimeError) as error:
+            self._say(f"could not write the capsule {folder}: {error}")
