@@ -56,12 +56,13 @@ class OpInfo:
     """Facts about one operator overload."""
 
     __slots__ = (
-        "allocates", "arg_names", "base", "call", "entry", "faithful", "makes_no_node", "mutates",
-        "name", "namespace", "overwrites", "pointwise", "random", "reads_out", "turns", "view",
+        "allocates", "arg_names", "base", "call", "entry", "faithful", "func", "makes_no_node",
+        "mutates", "name", "namespace", "overwrites", "pointwise", "random", "reads_out", "turns", "view",
         "write_args", "write_kwargs",
     )  # fmt: skip
 
     def __init__(self, func: Any) -> None:
+        self.func = func  # kept, so that nothing else gets its identity
         # What an overload's own __call__ does, without the frame in between.
         self.call = func._op if type(func) is torch._ops.OpOverload else func
         if not hasattr(func, "_schema"):
@@ -111,12 +112,12 @@ class OpInfo:
         self.random = True  # never recomputed
 
 
-_cache: dict[int, tuple[OpInfo, Any]] = {}  # by identity: an operator's own hash is slow
+KNOWN: dict[int, OpInfo] = {}  # by identity: an operator's own hash is slow
 
 
 def info_of(func: Any) -> OpInfo:
     """The facts about `func`, computed at the first call."""
-    known = _cache.get(id(func))
+    known = KNOWN.get(id(func))
     if known is None:
-        known = _cache[id(func)] = (OpInfo(func), func)
-    return known[0]
+        known = KNOWN[id(func)] = OpInfo(func)
+    return known

@@ -16,7 +16,6 @@ class Record:
     """One operation, with references to what it read and wrote."""
 
     index: int
-    func: Any
     info: OpInfo
     args: list[Any]  # as given, with a Ref for each tensor
     kwargs: Mapping[str, Any] = MappingProxyType({})

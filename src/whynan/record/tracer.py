@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import (
 from whynan.errors import StopRun
 from whynan.record.local import Local
 from whynan.record.modules import ModuleTracker
-from whynan.record.ops import OpInfo, info_of
+from whynan.record.ops import KNOWN, OpInfo, info_of
 from whynan.record.records import Origin, Record, record_refs, writes_literal
 from whynan.record.retention import MAX_RECORDS, forget, let_go_oldest
 from whynan.record.sites import Frames, capture, passes_through
@@ -66,10 +66,10 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch
         self.tracer = tracer
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        info = info_of(func)
+        info = KNOWN.get(id(func)) or info_of(func)
         if (info.makes_no_node or (info.view and not _grad_enabled())) and types in PLAIN_TYPES:
             return info.call(*args, **kwargs) if kwargs else info.call(*args)
-        return self.tracer.dispatch(func, info, types, args, kwargs or {})
+        return self.tracer.dispatch(info, types, args, kwargs or {})
 
 
 class Tracer:
@@ -128,9 +128,7 @@ class Tracer:
 
     # ---- hot path -------------------------------------------------------------------
 
-    def dispatch(
-        self, func: Any, info: OpInfo, types: Any, args: Any, kwargs: dict[str, Any]
-    ) -> Any:
+    def dispatch(self, info: OpInfo, types: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if not self.active or self.local.busy:
             return info.call(*args, **kwargs)
         if self.stopping:
@@ -151,7 +149,7 @@ class Tracer:
                         self._claim_view()
                     self._meet_viewed_leaf(args)
                 return info.call(*args, **kwargs)
-            record = self._begin(func, info, args, kwargs)
+            record = self._begin(info, args, kwargs)
         except Exception as error:
             self._failed(error)
             return info.call(*args, **kwargs)
@@ -171,11 +169,10 @@ class Tracer:
             self.on_read_out(record, out)
         return out
 
-    def _begin(self, func: Any, info: OpInfo, args: Any, kwargs: dict[str, Any]) -> Record:
+    def _begin(self, info: OpInfo, args: Any, kwargs: dict[str, Any]) -> Record:
         record = Record()
         record.index = self.next_index
         self.next_index += 1
-        record.func = func
         record.info = info
         record.step = self.step
         local = self.local
