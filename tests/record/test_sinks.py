@@ -313,3 +313,105 @@ def test_torch_is_not_heard_twice() -> None:
         spread.item()
 
     assert anomalies_of(program)[0].finding.mechanism == "empty_reduction"
+
+
+def train_with(
+    clean: Callable[[nn.Parameter], None], loss_of: Callable[[nn.Parameter], torch.Tensor]
+) -> None:
+    w = nn.Parameter(torch.zeros(2))
+    optimizer = torch.optim.SGD([w], lr=0.1)
+    for _ in range(2):
+        optimizer.zero_grad()
+        loss_of(w).backward()
+        clean(w)
+        optimizer.step()
+
+
+def test_a_bad_loss_whose_gradients_are_cleaned_is_no_harm() -> None:
+    def clean(w: nn.Parameter) -> None:
+        assert w.grad is not None
+        w.grad.nan_to_num_(0.0, 0.0, 0.0)
+
+    assert anomalies_of(lambda: train_with(clean, lambda w: (w / w).sum())) == ()
+    found = anomalies_of(lambda: train_with(lambda w: None, lambda w: (w / w).sum()))
+    assert found[0].evidence.sink == "loss"
+
+
+def test_a_bad_loss_with_finite_gradients_is_harm() -> None:
+    """Nobody cleaned anything: the loss was simply infinite beside them."""
+    infinite = torch.zeros(1)
+    found = anomalies_of(
+        lambda: train_with(lambda w: None, lambda w: w.sum() - infinite.log().sum())
+    )
+    assert found[0].evidence.sink == "loss"
+
+
+@pytest.mark.parametrize(
+    "test", ["value != value", "not value < 1e9", "is_broken(value)", "math.isnan(value)"]
+)
+def test_a_value_that_is_only_tested_is_no_harm(test: str, tmp_path: Path) -> None:
+    source = f"""
+import math
+import torch
+
+def is_broken(v):
+    return v != v
+
+def program():
+    value = torch.zeros(1).log().sub(torch.zeros(1).log()).item()
+    if {test}:
+        return "left out"
+    return value
+"""
+    path = tmp_path / "program.py"
+    path.write_text(source)
+    space: dict[str, Callable[[], object]] = {}
+    exec(compile(source, str(path), "exec"), space)
+    assert anomalies_of(space["program"]) == ()
+
+
+def test_minus_infinity_in_an_output_is_meant_and_plus_infinity_is_not() -> None:
+    class Scores(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.log()
+
+    class Likelihood(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.exp(x)
+
+    with torch.no_grad():
+        assert anomalies_of(lambda: Scores()(torch.tensor([0.0, 1.0]))) == ()
+        found = anomalies_of(lambda: Likelihood()(torch.tensor([100.0, 1.0])))
+    assert found[0].evidence.sink == "output"
+
+
+def test_a_gradient_made_in_a_closure_is_of_the_backward_pass() -> None:
+    def program() -> None:
+        w = nn.Parameter(torch.zeros(2))
+        optimizer = torch.optim.SGD([w], lr=0.1)
+
+        def closure() -> torch.Tensor:
+            optimizer.zero_grad()
+            loss = w.abs().sqrt().sum()
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+
+    assert anomalies_of(program)[0].origin.phase == "backward"
+
+
+@pytest.mark.parametrize(("order", "expected"), [([0, 1, 2], 1), ([2, 0, 1], None)])
+def test_no_sample_is_named_after_its_rows_were_sorted(
+    order: list[int], expected: int | None
+) -> None:
+    def program() -> None:
+        model = nn.Linear(2, 2)
+        with torch.no_grad():
+            nn.init.eye_(model.weight)
+            model.bias.zero_()
+        out = model(torch.tensor([[1.0, 1.0], [0.0, 0.0], [2.0, 2.0]]))
+        out[torch.tensor(order)].log().sum().backward()
+
+    sample = anomalies_of(program)[0].evidence.around.sample
+    assert (sample.index if sample else None) == expected

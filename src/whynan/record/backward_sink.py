@@ -31,6 +31,7 @@ class BackwardSink:
         self.keeps = False  # leaves stay alive until the end: a function's own would be gone
         self._kept: dict[int, torch.Tensor] = {}
         self.on_backward: Callable[[], None] = lambda: None
+        self.on_gradients: Callable[[list[torch.Tensor]], None] = lambda leaves: None
         self.tracer.on_hand_update = self._hand_update
 
     def install(self, patches: Patches) -> None:
@@ -76,6 +77,7 @@ class BackwardSink:
         self.tracer.local.differentiated = True
         self.tracer.local.differentiated_at = self.tracer.next_index
         leaves = self._leaves()
+        self.on_gradients(leaves)
         if self.keeps:
             self._kept |= {id(leaf): leaf for leaf in leaves}
         for leaf in leaves:

@@ -12,6 +12,7 @@ from torch import nn
 from whynan.model import Circumstances, Evidence, HistoryRow, Layer, Oddity, Sample
 from whynan.record.modules import clean
 from whynan.record.relations import value_after
+from whynan.record.rows import are_in_order
 
 if TYPE_CHECKING:
     from whynan.record.session import Session
@@ -61,10 +62,14 @@ def _sample(evidence: Evidence, session: Session) -> Sample | None:
             if rows:
                 return _named(rows, size, session)
     record = session.tracer.records.get(evidence.origin.index)
-    if record is None or not record.outs or (record.derived and record.info.base in MIXING):
+    if record is None or not record.outs or record.in_optimizer:
+        return None
+    if record.derived and record.info.base in MIXING:
         return None
     made = value_after(record, 0)
     if made is None or made.dim() == 0 or len(made) != size or record.setup:
+        return None
+    if not are_in_order(record, session.tracer):
         return None
     return _named(_bad_rows(made), size, session)
 

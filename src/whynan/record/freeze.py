@@ -124,11 +124,9 @@ class Freezer:
         inside = record.frames.inside if record.frames else None
         if inside is not None and inside.co_qualname in CASTS:
             return "init"  # a cast of the whole model
-        if record.in_optimizer:
-            return "optimizer"
         if record.node is not None:
-            return "backward"
-        if record.reads_grad:
+            return "backward"  # also in a closure that the optimizer calls
+        if record.in_optimizer or record.reads_grad:
             return "optimizer"
         if record.setup and (self.tracer.began or self.tracer.will_train):
             if any(r is not None and not r.setup and _together(record, r) for r in path):

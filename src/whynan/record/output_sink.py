@@ -13,6 +13,7 @@ from whynan.record.patches import Patches
 from whynan.record.records import Record
 from whynan.record.sites import Frames, beyond_own, capture, is_torch_file, users_own
 from whynan.record.slicing import Harm
+from whynan.record.stats import is_only_below
 from whynan.record.storages import storage_id
 
 READERS = {
@@ -46,6 +47,7 @@ class OutputSink:
         self.checks = checks
         self.tracer = checks.tracer
         self._pending: Harm | None = None
+        self._pending_of = 0  # the module that returned it
         self.tracer.on_read_out = self._item
         self.tracer.on_absorbed = self._absorbed
 
@@ -58,13 +60,13 @@ class OutputSink:
 
     # ---- module output --------------------------------------------------------------
 
-    def outermost_starts(self, _module: torch.nn.Module, args: Any) -> None:
+    def outermost_starts(self, module: torch.nn.Module, args: Any) -> None:
         self.tracer.began = True
         for tensor in tensors_in(args):
             entry = self.tracer.entry_of(tensor)
             if entry is not None:
                 entry.model_input = True
-        if self._pending is not None:
+        if self._pending is not None and self._pending_of == id(module):
             self.checks.quietly(self.flush)
 
     def outermost_ends(self, module: torch.nn.Module, output: Any) -> None:
@@ -75,12 +77,14 @@ class OutputSink:
 
     def _look(self, module: Any, output: Any, frames: Frames | None) -> None:
         tensors = tensors_in(output)
-        bad = [t for t in tensors if not t.requires_grad and self.checks.is_nonfinite(t)]
         free = [t for t in tensors if not t.requires_grad]
+        # -inf alone is mostly meant; it counts where the program uses it.
+        bad = [t for t in free if self.checks.is_nonfinite(t) and not is_only_below(t)]
         self.checks.check_right(
             "output", [(f"output of {type(module).__name__}", t) for t in free], frames
         )
         if bad:
+            self._pending_of = id(module)
             self._pending = Harm(
                 sink="output",
                 subject=f"output of {type(module).__name__}",

@@ -70,6 +70,7 @@ class Session:
     def _put_on(self) -> None:
         self.modules.install(self._outermost_starts, self.outputs.outermost_ends)
         self.backward.on_backward = self._backward_begins
+        self.backward.on_gradients = self._gradients_are_there
         parts = (self.outputs, self.backward, self.optimizers, self.surroundings, self.batches)
         for part in parts:
             part.install(self._patches)
@@ -158,6 +159,11 @@ class Session:
         self.optimizers.resume()
         self.waiting.backward_begins()
         self.outputs.drop()
+
+    def _gradients_are_there(self, leaves: list[torch.Tensor]) -> None:
+        if self.waiting.is_last:
+            gradients = [leaf.grad for leaf in leaves if leaf.grad is not None]
+            self.waiting.spoilt = any(map(self.checks.is_nonfinite, gradients))
 
     def _raised(self, error: BaseException) -> None:
         harm = harm_of_exception(error, self.tracer, self.checks.is_nonfinite)

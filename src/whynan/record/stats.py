@@ -48,6 +48,14 @@ def has_nonfinite(x: torch.Tensor) -> bool:
     return total - total != 0 and _exactly(x)
 
 
+def is_only_below(x: torch.Tensor) -> bool:
+    """Whether -inf is all that is non-finite in it: the logarithm of 0, a masked score."""
+    if x.is_complex():
+        return False
+    values = ordinary(x.detach())
+    return not bool((values.isnan() | (values == math.inf)).any())
+
+
 def look(x: torch.Tensor) -> tuple[bool, float | None]:
     """(whether it holds a NaN or an infinity, its 2-norm where that comes in the same pass)."""
     if x.dtype in NORMED and x.numel() <= MEDIUM_NUMEL:

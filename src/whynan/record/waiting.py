@@ -14,23 +14,24 @@ class Waiting:
     def __init__(self, accept: Callable[[Evidence], None]) -> None:
         self._accept = accept
         self._losses: list[Evidence] = []
-        self._is_last = False  # the last backward pass began at one of them
+        self.is_last = False  # the last backward pass began at one of them
+        self.spoilt = False  # and left non-finite gradients behind
         self._tested: list[Evidence] = []
 
     def add_loss(self, evidence: Evidence) -> None:
         self._losses.append(evidence)
-        self._is_last = True
+        self.is_last = True
 
     def add_tested(self, evidence: Evidence) -> None:
         self._tested.append(evidence)
 
     def backward_begins(self) -> None:
-        self._is_last = False
+        self.is_last = self.spoilt = False
 
     def step_begins(self, gradients_are_bad: bool) -> None:
-        """Finite gradients of a later pass: what the bad loss left behind is gone."""
+        """Finite gradients that were not so before, or are a later pass's: the program saw to it."""
         self._tested.clear()
-        if not self._is_last and not gradients_are_bad:
+        if not gradients_are_bad and (self.spoilt or not self.is_last):
             self._losses.clear()
         self.settle()
 

@@ -19,9 +19,9 @@ from whynan.record.optimizer_sink import learning_rate, moves_safely, parameters
 from whynan.record.patches import Patches
 from whynan.record.questions import is_test
 from whynan.record.sites import Frames, capture
-from whynan.record.stats import has_nonfinite, local_of, norms, number
+from whynan.record.stats import has_nonfinite, is_only_below, local_of, norms, number
 from whynan.watching.history import History
-from whynan.watching.readers import Readers, holds_nan
+from whynan.watching.readers import Readers, is_bad
 from whynan.watching.scaling import Scaling
 
 Optimizer = torch.optim.Optimizer
@@ -59,6 +59,7 @@ class _Local(threading.local):
         self.losses: list[torch.Tensor] = []
         self.values: list[float] = []  # of the losses of this step that were looked at
         self.clipped: list[torch.Tensor] = []  # norms that the gradients were scaled by
+        self.spoilt = False  # a bad loss left non-finite gradients behind
 
 
 Decision = Literal["go", "cancel"]
@@ -217,9 +218,11 @@ class Guard:
         self.history.gradients(found)
         total = self.history.total
         bad = [v for v in values if v - v != 0]
-        # Finite gradients of a later, finite loss: what the bad one left behind was dropped.
-        counts = bad and (values[-1] - values[-1] != 0 or total - total != 0)
-        if counts and not self.scaling.in_use:
+        # Finite gradients that were not so before, or are a later loss's: the program saw to it.
+        is_cleaned = (
+            bad and total - total == 0 and (self.local.spoilt or values[-1] - values[-1] == 0)
+        )
+        if bad and not is_cleaned and not self.scaling.in_use:
             return self._harm("loss", "loss", bad[0], optimizer)
         if total - total != 0 and any(has_nonfinite(g) for g in dense):
             which = next(i for i, g in enumerate(dense) if has_nonfinite(g))
@@ -277,6 +280,7 @@ class Guard:
         local.losses.clear()
         local.values.clear()
         local.clipped.clear()
+        local.spoilt = False
 
     # ---- loss ---------------------------------------------------------------------------
 
@@ -286,6 +290,8 @@ class Guard:
                 return original(roots, *args, **kwargs)
             self.quietly(self._note_loss, roots)
             result = original(roots, *args, **kwargs)
+            if self.local.losses and _is_bad_number(self.local.losses[-1]):
+                self.quietly(self._note_gradients)
             if not self.uses_optimizer and not self.local.depth:
                 self.quietly(self._backward_is_over)
             return result
@@ -301,6 +307,11 @@ class Guard:
         hidden = self.local.depth and not self.local.awaited and self.looking
         if len(self.local.losses) > MAX_LOSSES or hidden:
             self.look_at_losses()  # a closure inside step(): there is no later chance
+
+    def _note_gradients(self) -> None:
+        """After a bad loss: the program may still clean what it left behind."""
+        found = (g for optimizer in list(self.optimizers) for g in _gradients(optimizer))
+        self.local.spoilt = any(map(has_nonfinite, found))
 
     def _loss_values(self) -> list[float]:
         """The losses not looked at yet; scalars in full, others only by what is wrong in them."""
@@ -371,18 +382,25 @@ class Guard:
     def look_at_output(self, module: Any, output: Any) -> None:
         """What an outermost module returned while no gradient was asked for."""
         for tensor in tensors_in(output):
-            plain = type(tensor).__torch_dispatch__ in PLAIN and tensor.layout is torch.strided
-            if plain and tensor.is_floating_point() and has_nonfinite(tensor.detach()):
+            if is_bad(tensor) and not is_only_below(tensor):
                 self.on_doubt(
                     Seen(
                         sink="output",
                         subject=f"output of {type(module).__name__}",
                         step=self.step,
-                        value=math.nan if holds_nan(tensor) else math.inf,
+                        value=math.nan if bool(tensor.isnan().any()) else math.inf,
                         certain=False,
                     )
                 )
                 return
+
+
+def _is_bad_number(loss: torch.Tensor) -> bool:
+    """On a CPU only: elsewhere it would mean to wait."""
+    if loss.numel() != 1 or not loss.is_floating_point() or loss.device.type != "cpu":
+        return False
+    value = number(loss)
+    return value - value != 0
 
 
 def _gradients(optimizer: Optimizer) -> list[torch.Tensor]:

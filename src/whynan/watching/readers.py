@@ -124,11 +124,11 @@ def _warn_at_the_caller(original: Callable[..., Any]) -> Callable[..., Any]:
     return convert
 
 
-def holds_nan(tensor: torch.Tensor) -> bool:
-    return _is_bad(tensor) and bool(torch.isnan(tensor.detach()).any())
+def _holds_nan(tensor: torch.Tensor) -> bool:
+    return is_bad(tensor) and bool(torch.isnan(tensor.detach()).any())
 
 
-def _is_bad(tensor: torch.Tensor) -> bool:
+def is_bad(tensor: torch.Tensor) -> bool:
     plain = type(tensor).__torch_dispatch__ in PLAIN and tensor.layout is torch.strided
     return plain and tensor.is_floating_point() and has_nonfinite(tensor.detach())
 
@@ -136,7 +136,7 @@ def _is_bad(tensor: torch.Tensor) -> bool:
 def _bad_in(tensor: torch.Tensor) -> float | None:
     """NaN; or an infinity, if it is alone or among different finite values. Bounds, masks and
     first minima are meant."""
-    if not _is_bad(tensor):
+    if not is_bad(tensor):
         return None
     values = tensor.detach()
     if bool(torch.isnan(values).any()):
@@ -148,4 +148,4 @@ def _bad_in(tensor: torch.Tensor) -> float | None:
 
 
 def _any_nan(saved: Any) -> bool:
-    return any(map(holds_nan, saved_tensors(saved)))
+    return any(map(_holds_nan, saved_tensors(saved)))
