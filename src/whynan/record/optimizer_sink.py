@@ -63,6 +63,7 @@ class OptimizerSink:
         patches.wrap(torch.amp.GradScaler, "step", self._wrap_scaler)
         patches.wrap(Optimizer, "__init__", self._wrap_init)
         patches.wrap(Optimizer, "load_state_dict", self._wrap_load)
+        patches.wrap(Optimizer, "zero_grad", self._wrap_zero_grad)
 
     def _wrap_init(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def init(optimizer: Any, *args: Any, **kwargs: Any) -> None:
@@ -77,6 +78,19 @@ class OptimizerSink:
             return original(optimizer, *args, **kwargs)
 
         return load_state_dict
+
+    def _wrap_zero_grad(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Gradients that are set to None: nothing is computed, so the recorder may rest."""
+
+        def zero_grad(optimizer: Any, set_to_none: bool = True) -> None:
+            tracer = self.tracer
+            mode = tracer.pause() if set_to_none and tracer.active else None
+            try:
+                original(optimizer, set_to_none)
+            finally:
+                tracer.resume(mode)
+
+        return zero_grad
 
     def remove(self) -> None:
         for handle in self._handles:
@@ -266,7 +280,7 @@ class OptimizerSink:
     def _check_buffers(self, frames: Frames | None) -> None:
         """Buffers written in this step; one that was non-finite from the start is a mask."""
         tracer = self.tracer
-        if not any(entry.tainted for entry in tracer.entries.values()):
+        if not tracer.met_bad:
             return
         for root in self.checks.modules.roots():
             for name, buffer in root.named_buffers():

@@ -25,8 +25,11 @@ def forget(tracer: Tracer, *, before: int) -> None:
     _freeze_what_may_outlive(tracer, before)
     while local.kept and local.kept[0][0].index < before:
         let_go_oldest(local)  # else whynan itself would keep non-finite values alive
-    entries = list(tracer.entries.values())
-    wanted = _explaining(tracer, [e for e in entries if e.tainted and not e.expired()])
+    wanted: set[int] = set()
+    if tracer.met_bad:
+        alive = [e for e in list(tracer.entries.values()) if e.tainted and not e.expired()]
+        tracer.met_bad = bool(alive)
+        wanted = _explaining(tracer, alive)
     records = tracer.records
     rewritten: set[Entry] = set()
     # In place: another thread may be adding its records meanwhile.
@@ -41,16 +44,16 @@ def forget(tracer: Tracer, *, before: int) -> None:
                     rewritten.add(ref[0])
     for entry in rewritten:
         entry.writers = [w for w in entry.writers if w[0] in records]
-    if len(entries) > tracer.sweep_at:
-        _sweep(tracer, entries)
+    if len(tracer.entries) > tracer.sweep_at:
+        _sweep(tracer)
     if len(local.made) > MAX_RECORDS:
         for number in list(local.made)[: len(local.made) // 2]:
             del local.made[number]
 
 
-def _sweep(tracer: Tracer, entries: list[Entry]) -> None:
+def _sweep(tracer: Tracer) -> None:
     """Drop what is known about storages that are gone: seldom, for it asks each of them."""
-    for entry in entries:
+    for entry in list(tracer.entries.values()):
         if entry.writers:
             entry.writers = [w for w in entry.writers if w[0] in tracer.records]
         if not entry.writers and entry.expired():

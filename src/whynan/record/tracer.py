@@ -86,6 +86,7 @@ class Tracer:
         self.active = False
         self.began = False  # the setup part of the program is over
         self.will_train = False  # there is an optimizer: what comes before the first pass is setup
+        self.met_bad = False  # some storage is tainted; nothing to look for otherwise
         self.careful = False  # large gradients: this step may overflow, keep what explains it
         self.shadowing = False  # an absorbed overflow is being followed in float64
         self.uses_optimizer = False
@@ -307,7 +308,7 @@ class Tracer:
                 return None  # a zero tensor of forward-mode autograd has no memory at all
             entry = self._meet(tensor)
         elif entry.partial and not entry.tainted and tensor.dtype in INEXACT:
-            entry.tainted = has_nonfinite(tensor.detach())
+            self._look_into(entry, tensor)
         return _new_ref(Ref, (entry, *window))
 
     def _meet(self, tensor: torch.Tensor) -> Entry:
@@ -318,8 +319,12 @@ class Tracer:
             size = tensor.numel() * tensor.element_size()
             whole = entry.nbytes == size
             entry.partial = not whole
-            entry.tainted = has_nonfinite(tensor.detach())
+            self._look_into(entry, tensor)
         return entry
+
+    def _look_into(self, entry: Entry, tensor: torch.Tensor) -> None:
+        if has_nonfinite(tensor.detach()):
+            entry.tainted = self.met_bad = True
 
     def _meet_leaf(self, entry: Entry, tensor: torch.Tensor) -> None:
         entry.leaf = True
@@ -430,7 +435,7 @@ class Tracer:
                 if not record.surely_finite:
                     is_bad, entry.norm = look(tensor.detach() if tensor.requires_grad else tensor)
                 if is_bad:
-                    entry.tainted = True
+                    entry.tainted = self.met_bad = True
                     bad.append(len(outs))
                 if whole:
                     entry.tainted = is_bad
