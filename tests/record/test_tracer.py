@@ -363,3 +363,14 @@ def test_an_absorbed_overflow_that_is_wrong_is_harm() -> None:
     assert found.evidence.effect == "loss is 1 where float64 gives 0"
     assert found.origin.site is not None
     assert found.origin.site.expression == "x.square()"
+
+
+def test_a_mask_written_element_by_element_is_not_the_origin() -> None:
+    def program() -> None:
+        closed = -INF
+        scores = torch.randn(2, 3, requires_grad=True) * 1.0
+        for column in range(3):
+            scores[1, column] = closed
+        scores.softmax(-1).sum().backward()
+
+    expect(program, "softmax(-1)", "all_masked_softmax")

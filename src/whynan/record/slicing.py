@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import cmath
+import math
 import re
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
@@ -12,7 +13,7 @@ import torch
 
 from whynan.hush import hushed
 from whynan.model import Evidence, OpRecord, Scalar, Sink
-from whynan.positions import written_at
+from whynan.positions import values_given, written_at
 from whynan.record.freeze import Freezer, real
 from whynan.record.ops import COPIES, FILLS
 from whynan.record.records import Record, nonfinite_scalars
@@ -229,7 +230,10 @@ class Slicer:
             node.status = "uninitialised"
             return
         if record.info.entry:
-            self._literal(node, meant=self._is_literal_call(record))
+            meant = self._is_literal_call(record)
+            if not meant and self._value(node) == -math.inf:
+                meant = _is_named(record)  # `scores[0] = -inf` is a mask; inf there may be data
+            self._literal(node, meant=meant)
             return
         computed = [p for p in node.parents if p.status == "computed"]
         if computed:
@@ -383,6 +387,11 @@ def _is_nan(value: float | complex) -> bool:
 
 
 def _is_named(record: Record) -> bool:
-    """Whether the value stands in the source where it comes in."""
+    """Whether the value stands in the source where it comes in, itself or by a name for it."""
     site = site_of(record.frames) if record.frames else None
-    return site is not None and bool(LITERAL.search(written_at(site)))
+    if site is None:
+        return False
+    text = written_at(site)
+    return bool(LITERAL.search(text)) or any(
+        LITERAL.search(given) for given in values_given(site.file, text.rpartition("=")[2].strip())
+    )
