@@ -14,6 +14,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import whynan
+from whynan.errors import StopRun
 from whynan.model import Anomaly
 
 INF = float("inf")
@@ -374,3 +375,50 @@ def test_a_mask_written_element_by_element_is_not_the_origin() -> None:
         scores.softmax(-1).sum().backward()
 
     expect(program, "softmax(-1)", "all_masked_softmax")
+
+
+def test_inference_mode_is_recorded_as_finely_as_any_other() -> None:
+    def program() -> None:
+        with torch.inference_mode():
+            x = torch.zeros(2, 4)
+            share = x / x.sum(-1, keepdim=True)
+            p = F.linear(share, torch.ones(3, 4)).double().reshape(3, 2).softmax(-1)
+            p.sum().item()
+
+    expect(program, "x / x.sum", "division_by_zero")
+
+
+def test_a_thread_that_is_told_to_stop_in_an_update_ends_quietly() -> None:
+    errors: list[object] = []
+    before, threading.excepthook = threading.excepthook, lambda args: errors.append(args.exc_value)
+
+    def train() -> None:
+        w = nn.Parameter(torch.ones(2))
+        optimizer = torch.optim.SGD([w], lr=0.1)
+        for _ in range(3):
+            w.sum().backward()
+            optimizer.step()
+            if _ == 1:
+                raise StopRun
+
+    def stops_inside() -> None:
+        original = torch.optim.SGD.step
+
+        def step(*args: Any, **kwargs: Any) -> Any:
+            original(*args, **kwargs)
+            raise StopRun
+
+        torch.optim.SGD.step = step  # type: ignore[method-assign]  # put back below
+        try:
+            train()
+        finally:
+            torch.optim.SGD.step = original  # type: ignore[method-assign]  # as it was
+
+    try:
+        with whynan.trace():
+            thread = threading.Thread(target=stops_inside)
+            thread.start()
+            thread.join()
+    finally:
+        threading.excepthook = before
+    assert errors == []

@@ -56,7 +56,7 @@ class OpInfo:
     """Facts about one operator overload."""
 
     __slots__ = (
-        "allocates", "arg_names", "base", "call", "entry", "faithful", "func", "makes_no_node",
+        "allocates", "arg_names", "base", "call", "composite", "entry", "faithful", "func", "makes_no_node",
         "mutates", "name", "namespace", "overwrites", "pointwise", "random", "reads_out", "turns", "view",
         "write_args", "write_kwargs",
     )  # fmt: skip
@@ -99,6 +99,12 @@ class OpInfo:
         self.makes_no_node = func.namespace in IGNORED_NAMESPACES or (
             self.view and self.base == "detach"
         )
+        self.composite = (
+            func.namespace == "aten"
+            and torch._C._dispatch_has_kernel_for_dispatch_key(
+                func.name(), "CompositeImplicitAutograd"
+            )
+        )
         self.faithful = self.namespace == "aten" and self.base in FAITHFUL and not self.write_kwargs
 
     def _higher_order(self, name: str) -> None:
@@ -108,6 +114,7 @@ class OpInfo:
         self.arg_names = [f"operand {i}" for i in range(64)]
         self.write_args, self.write_kwargs = (), ()
         self.allocates = self.entry = self.reads_out = self.overwrites = self.faithful = False
+        self.composite = False
         self.pointwise = self.view = self.turns = self.makes_no_node = self.mutates = False
         self.random = True  # never recomputed
 

@@ -112,7 +112,7 @@ class OptimizerSink:
         if not callable(closure):
             self.checks.quietly(lambda: self._check_gradients(optimizer, frames, False))
         if not self._tame:
-            self.resume()
+            self.tracer.put_back()
         local.optimizer = optimizer
         local.step_frame = sys._getframe(1)
         torch_wrote_it = type(optimizer).__module__.startswith("torch.optim")
@@ -140,7 +140,7 @@ class OptimizerSink:
     def leave(self) -> None:
         """The step ended before its update."""
         self.tracer.local.optimizer = self.tracer.local.step_frame = None
-        self.resume()
+        self.tracer.put_back()
 
     def look(self, optimizer: Optimizer, frames: Frames | None) -> None:
         """Judge the gradients now, before somebody decides whether the step is taken."""
@@ -232,19 +232,13 @@ class OptimizerSink:
         local = self.tracer.local
         was_tame = local.paused is not None
         if local.optimizer is not optimizer:
-            self.resume()
+            self.tracer.put_back()
             return
         frames = capture(sys._getframe(1))
         local.optimizer = local.step_frame = None
         self.checks.quietly(lambda: self._check_step(optimizer, frames, was_tame))
-        self.resume()
+        self.tracer.put_back()
         self.on_step(self.tracer.step)
-
-    def resume(self) -> None:
-        """Put the recorder back, also when a step raised and its end was never seen."""
-        local = self.tracer.local
-        mode, local.paused = local.paused, None
-        self.tracer.resume(mode)
 
     def _check_step(self, optimizer: Optimizer, frames: Frames | None, was_tame: bool) -> None:
         lr = learning_rate(optimizer)

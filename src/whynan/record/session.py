@@ -84,7 +84,7 @@ class Session:
     def pause(self) -> bool:
         """Between two steps: take everything off, so that the program runs at full speed. What
         explains a non-finite value that is still alive is kept. False: not possible just now."""
-        self.optimizers.resume()
+        self.tracer.put_back()
         if self.outputs.is_waiting() or _get_current_dispatch_mode() is not self._mode:
             return False
         self.checks.quietly(lambda: forget(self.tracer, before=self.tracer.next_index))
@@ -129,7 +129,7 @@ class Session:
     def stop(self, error: BaseException | None = None) -> None:
         """End the block; `error` is the exception that left it, if one did."""
         try:
-            self.optimizers.resume()
+            self.tracer.put_back()
             self.checks.quietly(self.waiting.settle)
             if error is None:
                 self.checks.quietly(self.outputs.flush)
@@ -156,7 +156,7 @@ class Session:
         self.outputs.outermost_starts(module, args)
 
     def _backward_begins(self) -> None:
-        self.optimizers.resume()
+        self.tracer.put_back()
         self.waiting.backward_begins()
         self.outputs.drop()
 

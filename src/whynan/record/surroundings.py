@@ -125,8 +125,12 @@ class Surroundings:
                 run = thread.run
 
                 def traced() -> None:
-                    with self.tracer.mode(), suppress(StopRun):
-                        run()
+                    with self.tracer.mode():
+                        try:
+                            with suppress(StopRun):
+                                run()
+                        finally:
+                            self.tracer.put_back()
 
                 thread.run = traced  # type: ignore[method-assign]  # this thread only
             return original(thread)

@@ -31,6 +31,7 @@ _node = torch._C._current_autograd_node
 _sequence = torch._C._autograd._get_sequence_nr
 _no_dispatch = torch._C._disabled_torch_dispatch_impl
 _strided = torch.strided
+_composite = torch._C.DispatchKey.CompositeImplicitAutograd
 _new_ref = tuple.__new__
 _grad_enabled = torch.is_grad_enabled
 _len_torch_dispatch_stack = torch._C._len_torch_dispatch_stack
@@ -67,9 +68,19 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         info = KNOWN.get(id(func)) or info_of(func)
+        if info.composite:
+            return self._in_parts(func, args, kwargs or {})
         if (info.makes_no_node or (info.view and not _grad_enabled())) and types in PLAIN_TYPES:
             return info.call(*args, **kwargs) if kwargs else info.call(*args)
         return self.tracer.dispatch(info, types, args, kwargs or {})
+
+    def _in_parts(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Inference mode hands these over whole; autograd would have taken them apart."""
+        _push_mode(self)
+        try:
+            return func._op_dk(_composite, *args, **kwargs)
+        finally:
+            _pop_mode()
 
 
 class Tracer:
@@ -115,6 +126,11 @@ class Tracer:
         """Put back what `pause` took off."""
         if mode is not None:
             _push_mode(mode)
+
+    def put_back(self) -> None:
+        """The recorder that an update took off, also when its end was never seen."""
+        mode, self.local.paused = self.local.paused, None
+        self.resume(mode)
 
     def entry_of(self, tensor: torch.Tensor) -> Entry | None:
         """What is known about a tensor's storage."""
