@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from whynan.model import HistoryRow, number
@@ -14,7 +14,7 @@ WIDTH, HEIGHT = 420, 150
 LEFT, RIGHT, TOP, BOTTOM = 58, 24, 22, 24
 MOST_POINTS = 340  # as many as there are pixels
 TITLES = {
-    "loss": "loss", "grad_max": "largest gradient norm", "grad_norm": "gradient norm",
+    "loss": "loss", "grad_max": "largest gradient norm", "grad_norm": "whole gradient norm",
     "lr": "learning rate", "scale": "loss scale", "update_ratio": "update to weight ratio",
 }  # fmt: skip
 NOT_DRAWN = {"step", "layers"}
@@ -30,7 +30,7 @@ class Chart:
     name: str
     title: str
     summary: str
-    log: bool
+    remarks: tuple[str, ...]  # how to read it
     line: str
     band: str  # from lowest to highest, where a point stands for several steps
     dots: tuple[tuple[float, float], ...]  # points without a neighbour
@@ -67,7 +67,7 @@ def _chart(name: str, points: list[Point], steps: list[int], failing: int | None
         name=name,
         title=TITLES.get(name, name.replace("_", " ")),
         summary=summary(points, failing),
-        log=y.log,
+        remarks=tuple(_remarks(points, steps, y.log, bool(spread))),
         line=line,
         band=_band(spread, x, y),
         dots=dots,
@@ -81,6 +81,15 @@ def _chart(name: str, points: list[Point], steps: list[int], failing: int | None
             for step, value in kept
         ),
     )
+
+
+def _remarks(points: list[Point], steps: list[int], log: bool, thin: bool) -> Iterator[str]:
+    if log:
+        yield "log scale"
+    if thin:
+        yield "median and range"
+    if 2 * (points[-1][0] - points[0][0]) < max(steps) - min(steps) and len(points) > 1:
+        yield f"measured at steps {points[0][0]:,} to {points[-1][0]:,}"
 
 
 def thinned(points: list[Point], most: int = MOST_POINTS) -> tuple[list[Point], list[Spread]]:
