@@ -226,6 +226,17 @@ def test_the_layer_where_it_began_is_named() -> None:
     assert gradients.room.endswith("the limit of float16")
 
 
+def test_no_line_is_drawn_over_steps_that_nothing_is_known_of() -> None:
+    kept = [0, 1, 2, 10, 100, 1_000, 10_000, *range(19_488, 20_000)]
+    rows = [HistoryRow(step=step, loss=1.0 + step % 3) for step in kept]
+    (chart,) = charts_of(rows, None)
+    assert chart.gaps.count("M") == 3
+    assert chart.remarks == ("median and range", "dashed where nothing was kept")
+    assert chart.band.count("M") == 2
+    (whole,) = charts_of(rows[-512:], None)
+    assert whole.gaps == ""
+
+
 def test_a_slow_climb_is_not_called_no_growth() -> None:
     rows = layered(3_000)
     gradients, weights = heatmaps_of(rows)
