@@ -23,6 +23,7 @@ NOUNS = {
     "positions",
     "pages",
     "hush",
+    "cells",
 }
 # Which folders each folder may import, besides the top-level nouns and itself.
 ARROWS: dict[str, set[str]] = {

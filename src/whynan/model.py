@@ -80,7 +80,8 @@ class TensorStats:
         parts = [f"{self.dtype} {dotted(self.shape)}"]
         if self.min is not None and self.max is not None:
             parts.append(f"in [{number(self.min)}, {number(self.max)}]")
-        trouble = {"NaN": self.nan, "inf": self.posinf, "-inf": self.neginf, "zeros": self.zeros}
+        zeros = "zero" if self.zeros == 1 else "zeros"
+        trouble = {"NaN": self.nan, "inf": self.posinf, "-inf": self.neginf, zeros: self.zeros}
         parts += [f"{n:,} {name}" for name, n in trouble.items() if n]
         return ", ".join(parts)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from whynan.diagnosis.engine import explain_evidence
 from whynan.errors import AnomalyFound, StopRun, UsageError, WhynanError
-from whynan.explain.story import tell
+from whynan.explain.story import no_harm, tell
 from whynan.model import Diagnosis, Evidence, OpRecord, Outcome, Phase
 from whynan.recording import Recording
 from whynan.version import __version__
@@ -52,7 +52,7 @@ def render_text(diagnosis: Diagnosis) -> str:
     from whynan.report import terminal
 
     if not diagnosis.anomalies:
-        return f"whynan: no harm found in {diagnosis.steps} steps\n"
+        return f"whynan: {no_harm(diagnosis.steps)}\n"
     return terminal.to_text(terminal.draw([tell(a) for a in diagnosis.anomalies], diagnosis.notes))
 
 

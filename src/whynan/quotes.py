@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from whynan.cells import cell_name
 from whynan.model import Evidence, Site
 
 AROUND = 5  # lines of context on either side
@@ -57,6 +58,8 @@ def _renamed(value: Any, name: Callable[[str], str]) -> Any:
 
 
 def _short(file: str) -> str:
+    if cell := cell_name(file):
+        return cell
     try:
         relative = os.path.relpath(file)
     except ValueError:  # another drive

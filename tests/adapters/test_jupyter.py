@@ -21,6 +21,7 @@ CELLS = {
     "usage": "%%whynan sometimes\n1",
     "syntax": "%%whynan\nx = = 1",
     "stats": "import whynan\nwhynan.TensorStats(shape=(2,), dtype='float32', nan=1)",
+    "traced": "with whynan.trace() as r:\n    torch.zeros(1).log().item()\nwhynan.diagnose(r)",
     "left as found": "from torch.utils._python_dispatch import _get_current_dispatch_mode as mode\nmode() is None",
 }  # fmt: skip
 
@@ -68,7 +69,7 @@ def test_lines_are_counted_as_in_the_cell(cells: dict[str, list[Any]]) -> None:
 
 def test_a_healthy_cell_shows_its_value_and_its_health(cells: dict[str, list[Any]]) -> None:
     assert printed(cells["healthy"]).startswith("0.69")
-    assert shown(cells["healthy"]).startswith("'last value'whynan: no harm found")
+    assert shown(cells["healthy"]).startswith("'last value'whynan: no harm found\n")
 
 
 def test_a_cell_may_go_on_after_a_harm(cells: dict[str, list[Any]]) -> None:
@@ -91,6 +92,11 @@ def test_wrong_use_is_said(cells: dict[str, list[Any]]) -> None:
 def test_stats_are_one_line_and_a_drawing(cells: dict[str, list[Any]]) -> None:
     assert shown(cells["stats"]) == "float32 2, 1 NaN"
     assert "1 NaN" in shown(cells["stats"], "text/html")
+
+
+def test_a_block_traced_in_a_cell_is_named_as_the_cell_is(cells: dict[str, list[Any]]) -> None:
+    assert " --> In[13]:2:5" in shown(cells["traced"])
+    assert "ipykernel" not in shown(cells["traced"], "text/html")
 
 
 def test_nothing_is_left_behind(cells: dict[str, list[Any]]) -> None:

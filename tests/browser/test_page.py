@@ -59,8 +59,8 @@ def written(folder: Path, diagnosis: Diagnosis) -> Path:
     return folder / "report.html"
 
 
-def lightness(page: Page, selector: str = "body") -> float:
-    script = "e => getComputedStyle(e).backgroundColor.match(/[0-9.]+/g).slice(0, 3).map(Number)"
+def lightness(page: Page, selector: str = "body", of: str = "backgroundColor") -> float:
+    script = f"e => getComputedStyle(e).{of}.match(/[0-9.]+/g).slice(0, 3).map(Number)"
     parts: list[float] = page.locator(selector).first.evaluate(script)
     return sum(parts) / 3
 
@@ -194,17 +194,62 @@ def test_a_healthy_run_and_several_anomalies_open_clean(browser: Browser, tmp_pa
         assert page.locator("article:target h2").inner_text().startswith("3. ")
 
 
-@pytest.mark.parametrize(("theme", "dark"), [("true", False), ("false", True)])
-def test_a_notebook_theme_is_followed(
-    theme: str, dark: bool, browser: Browser, tmp_path: Path
+JUPYTER = "<body data-jp-theme-light='{}'>"
+NOTEBOOKS = {  # what a notebook says of its theme, and whether that is dark
+    "JupyterLab, light": (JUPYTER.format("true"), False),
+    "JupyterLab, dark": (JUPYTER.format("false"), True),
+    "classic": ("<body class='notebook_app'>", False),
+    "VS Code, light": ("<body class='vscode-light'>", False),
+    "VS Code, dark": ("<body class='vscode-dark'>", True),
+    "VS Code, high contrast": ("<body class='vscode-high-contrast'>", True),
+    "VS Code, high contrast, light": (
+        "<body class='vscode-high-contrast-light vscode-high-contrast'>", False
+    ),
+    "Colab, dark": ("<html theme='dark'><body>", True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_a_notebook_theme_is_followed_and_not_the_system(
+    notebook: str, browser: Browser, tmp_path: Path
 ) -> None:
+    body, dark = NOTEBOOKS[notebook]
     fragments = html.fragment(full()) + full().anomalies[0].origin.inputs[0].stats._repr_html_()  # type: ignore[union-attr]
     path = tmp_path / "notebook.html"
-    path.write_text(f"<!doctype html><body data-jp-theme-light='{theme}'>{fragments}")
+    path.write_text(f"<!doctype html>{body}{fragments}")
     with Opened(browser, path, color_scheme="light" if dark else "dark") as page:
-        assert (lightness(page, "section") < 50) is dark
+        for block in (".whynan", "section", ".whynan-tensor"):
+            assert (lightness(page, block) < 50) is dark
+        ink = lightness(page, "h3", "color")
+        assert abs(ink - lightness(page, ".whynan")) > 150
+        pill = ".verdict:not(.verified, .failed)"
+        assert abs(ink - lightness(page, pill)) > 100
         assert page.locator(".chain > .origin").is_visible()
         assert page.locator("button.copy").is_hidden()  # it would do nothing without the script
+
+
+def test_a_long_line_goes_on_below_so_that_the_guilty_part_is_seen(
+    browser: Browser, tmp_path: Path
+) -> None:
+    base = full()
+    site = replace(base.anomalies[0].origin.site, column=404, end_column=411, source="")  # type: ignore[type-var]
+    anomaly = base.anomalies[0]
+    evidence = replace(
+        anomaly.evidence,
+        origin=replace(anomaly.origin, site=site),
+        quotes={"t.py": {3: f"    {'a + ' * 100}x.log()"}},
+    )
+    long = replace(base, anomalies=(replace(anomaly, evidence=evidence),))
+    with Opened(browser, written(tmp_path, long), viewport={"width": 400, "height": 900}) as page:
+        mark = page.locator("mark.origin").first
+        assert mark.inner_text() == "x.log()"
+        box = mark.bounding_box()
+        assert box is not None
+        assert box["x"] > 0
+        assert box["x"] + box["width"] < 400
+        number = page.locator("tr.origin .number").bounding_box()
+        assert number is not None
+        assert number["y"] < box["y"] - 100
 
 
 # Rules as JupyterLab has them for what a cell shows, which once reached into the report.
@@ -236,7 +281,7 @@ def test_the_styles_of_a_notebook_do_not_reach_into_the_report(
         assert style(page, ".chips", "paddingLeft") == "0px"
         assert style(page, "table.code td:last-child", "textAlign") == "left"
         assert style(page, "table.code tr", "backgroundColor") == "rgba(0, 0, 0, 0)"
-        assert style(page, "table.code code", "padding") == "0px"
+        assert style(page, "table.code code", "paddingRight") == "0px"
         assert style(page, "#own", "backgroundColor") == "rgb(1, 2, 3)"  # nor ours into its own
 
 

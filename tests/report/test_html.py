@@ -8,6 +8,7 @@ import re
 import typing
 from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from whynan.report import html
 from whynan.report.charts import charts_of, thinned
 from whynan.report.gauge import bars_of, gauge
 from whynan.report.heatmap import heatmaps_of, where_it_began
+from whynan.report.scales import whole_ticks
 
 HOSTILE = """"'><script>alert(1)</script><img src=x onerror=alert(1)></style><!--`"""
 VOID = {"meta", "img"}
@@ -222,6 +224,41 @@ def test_the_layer_where_it_began_is_named() -> None:
     assert gradients.began.endswith("in net.1.weight")
     assert weights.began == "no layer grew a hundredfold"
     assert gradients.room.endswith("the limit of float16")
+
+
+def test_no_line_is_drawn_over_steps_that_nothing_is_known_of() -> None:
+    kept = [0, 1, 2, 10, 100, 1_000, 10_000, *range(19_488, 20_000)]
+    rows = [HistoryRow(step=step, loss=1.0 + step % 3) for step in kept]
+    (chart,) = charts_of(rows, None)
+    assert chart.gaps.count("M") == 3
+    assert chart.remarks == ("median and range", "dashed where nothing was kept")
+    assert chart.band.count("M") == 2
+    (whole,) = charts_of(rows[-512:], None)
+    assert whole.gaps == ""
+
+
+def test_a_slow_climb_is_not_called_no_growth() -> None:
+    rows = layered(3_000)
+    gradients, weights = heatmaps_of(rows)
+    assert gradients.began.startswith("net.1.weight climbed slowly, from 1 to 1.3")
+    assert gradients.last == 2_999
+    assert weights.began == "no layer grew a hundredfold"
+
+
+def test_steps_are_marked_at_equal_distances() -> None:
+    for last in range(1, 200):
+        ticks = whole_ticks(0, last)
+        assert len({b - a for a, b in pairwise(ticks)}) == 1
+
+
+def test_the_modules_that_the_chain_passes_through_are_unfolded() -> None:
+    outline = Outline(html.page(full()))
+    assert [a.get("class") for t, a in outline.tags if t == "li"].count("lit") >= 3
+    aside = replace(full().anomalies[0].origin, module="encoder.0.mlp")
+    anomaly = full().anomalies[0]
+    evidence = replace(anomaly.evidence, path=(aside,))
+    page = html.page(replace(full(), anomalies=(replace(anomaly, evidence=evidence),)))
+    assert '<li class="on">\n<span class="name">mlp</span>' in page
 
 
 def test_the_heat_map_can_be_read_as_numbers() -> None:

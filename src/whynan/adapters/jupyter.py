@@ -10,7 +10,7 @@ from typing import Any
 from whynan.errors import StopRun, UsageError, WhynanError
 from whynan.model import Diagnosis, Evidence
 from whynan.pipeline import diagnose
-from whynan.quotes import quoted, renamed
+from whynan.quotes import quoted
 from whynan.recording import Recording
 
 FIRST = "# %%whynan"  # what a traced cell is compiled with instead of its magic
@@ -54,7 +54,7 @@ def run_cell(shell: Any, line: str, cell: str) -> Diagnosis:
         session.stop(None if isinstance(error, StopRun) else error)
     except StopRun:
         pass
-    result = diagnose(_with_cell_names(session.recording(), shell), script="notebook cell")
+    result = diagnose(_with_cell_names(session.recording()), script="notebook cell")
     if error is not None and not isinstance(error, StopRun):
         if result:
             _display(result)
@@ -88,16 +88,12 @@ def _display(value: object) -> None:
     display(value)  # type: ignore[no-untyped-call]  # IPython
 
 
-def _with_cell_names(recording: Recording, shell: Any) -> Recording:
+def _with_cell_names(recording: Recording) -> Recording:
     """`In[3]` instead of the temporary file that IPython compiles a cell under."""
-
-    def name(file: str) -> str:
-        known = shell.compile.format_code_name(file)
-        return str(known[1]) if known else file
 
     def as_typed(lines: Mapping[int, str]) -> dict[int, str]:
         return {**lines, **({1: "%%whynan"} if lines.get(1) == FIRST else {})}
 
-    found = (renamed(quoted(e), name) for e in recording.evidence)
+    found = map(quoted, recording.evidence)
     typed = [replace(e, quotes={f: as_typed(q) for f, q in e.quotes.items()}) for e in found]
     return replace(recording, evidence=tuple(typed))

@@ -10,6 +10,11 @@ from whynan.checking.tally import Summary
 from whynan.errors import CheckFailed
 
 MOST_LINES = 40
+TABLE = "border-collapse: collapse; font-size: 13px; margin: 0"
+CELL = (
+    "text-align: left; vertical-align: top; padding: 4px 12px 4px 0; max-width: 40em;"
+    " border: 0; border-bottom: 1px solid #8886; background: none; overflow-wrap: anywhere"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,13 +68,17 @@ class Check:
         return str(self)
 
     def _repr_html_(self) -> str:
-        rows = [
-            f"<tr><td>{html.escape(i.name)}</td><td>{html.escape(str(i.summary))}</td>"
-            f"<td>{draw(e) if (e := i.summary.stats.exponents) else ''}</td>"
-            f"<td>{'<br>'.join(_mark(t) for t in i.troubles)}</td></tr>"
-            for i in self.items
-        ]
-        return f"<table>{''.join(rows)}</table>"
+        """A table in the colours of the notebook, whose own styles for tables it overrides."""
+        titles = ("name", "holds", "magnitudes", "remarks")
+        head = _row(titles, "th")
+        shown = self.items[:MOST_LINES]
+        rows = "".join(_row(_cells(item), "td") for item in shown)
+        left = len(self.items) - len(shown)
+        more = f"<p>... {left:,} more</p>" if left else ""
+        return (
+            f"<div style='overflow-x: auto'><table style='{TABLE}'><thead>{head}</thead>"
+            f"<tbody>{rows}</tbody></table></div>{more}"
+        )
 
     def complaint(self) -> str:
         """Only what is wrong, for an error message."""
@@ -82,6 +91,21 @@ class Check:
         """Raise `CheckFailed` unless all is well."""
         if self.bad:
             raise CheckFailed(self)
+
+
+def _row(cells: tuple[str, ...], tag: str) -> str:
+    inside = "".join(f'<{tag} style="{CELL}">{cell}</{tag}>' for cell in cells)
+    return f'<tr style="background: none">{inside}</tr>'
+
+
+def _cells(item: Item) -> tuple[str, str, str, str]:
+    exponents = item.summary.stats.exponents
+    return (
+        f"<code>{html.escape(item.name)}</code>",
+        html.escape(str(item.summary)),
+        draw(exponents) if exponents else "",
+        "<br>".join(_mark(trouble) for trouble in item.troubles),
+    )
 
 
 def _mark(trouble: Trouble) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from whynan.explain.stages import Stage
@@ -18,6 +18,7 @@ class Branch:
     name: str
     path: str
     lit: bool = False  # the origin is in it
+    on: bool = False  # something of the chain is in it
     notes: list[str] = field(default_factory=list)
     inside: dict[str, Branch] = field(default_factory=dict)
 
@@ -31,17 +32,19 @@ def tree_of(stages: Sequence[Stage], history: Sequence[HistoryRow]) -> Branch | 
     if not names:
         return None
     top = _outermost(names)
-    root = Branch(name=top or "model", path="", lit=bool(origin))
+    root = Branch(name=top or "model", path="")
     for name in _in_model_order(names, history):
         _find(root, name, top)
-    if origin:
-        _light(root, origin, top)
+    for branch in _way(root, origin, top) if origin else ():
+        branch.lit = True
     for stage in stages:
         if stage.module and not stage.aside:
             words = "origin" if stage.role == "origin" else f"{stage.op} {stage.shown}".strip()
             branch = _find(root, stage.module, top)
             if words not in branch.notes:
                 branch.notes.append(words)
+            for passed in _way(root, stage.module, top):
+                passed.on = True
     return root
 
 
@@ -66,7 +69,8 @@ def _find(branch: Branch, name: str, top: str | None) -> Branch:
     return branch
 
 
-def _light(branch: Branch, name: str, top: str | None) -> None:
+def _way(branch: Branch, name: str, top: str | None) -> Iterator[Branch]:
+    yield branch
     for part in () if name == top else name.split("."):
         branch = branch.inside[part]
-        branch.lit = True
+        yield branch

@@ -26,6 +26,12 @@ class Line:
     notes: tuple[tuple[str, str], ...] = ()  # role, words
 
     @property
+    def indent(self) -> int:
+        """Columns before the first character: where a line that is too long goes on."""
+        text = "".join(text for text, _ in self.pieces).expandtabs()
+        return len(text) - len(text.lstrip())
+
+    @property
     def role(self) -> str:
         return max((role for role, _ in self.notes), key=ORDER.index, default="")
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
+from whynan.cells import cell_name
 from whynan.model import Site
 
 Quotes = Mapping[str, Mapping[int, str]]
@@ -24,6 +25,8 @@ class Row(NamedTuple):
 
 def shown_path(file: str) -> str:
     """Relative to the working directory where that is shorter to read."""
+    if cell := cell_name(file):
+        return cell
     try:
         relative = os.path.relpath(file)
     except ValueError:  # another drive

@@ -36,6 +36,17 @@ class Story:
     fixes: tuple[Fix, ...]
 
 
+def no_harm(steps: int) -> str:
+    """Of a healthy run; a cell or a forward pass has no optimizer steps to count.
+
+    >>> no_harm(0), no_harm(1), no_harm(20_000)
+    ('no harm found', 'no harm found in 1 step', 'no harm found in 20,000 steps')
+    """
+    if not steps:
+        return "no harm found"
+    return f"no harm found in {steps:,} step{'' if steps == 1 else 's'}"
+
+
 def tell(anomaly: Anomaly) -> Story:
     """Choose the words."""
     origin, finding = anomaly.origin, anomaly.finding
@@ -69,7 +80,8 @@ def _note(anomaly: Anomaly) -> tuple[Site, str] | None:
         backward = link.note.endswith("backward")
         if link.role == "reason" and link.site and link.value is not None and not backward:
             name = OPERATION.get(link.op, link.op)
-            return link.site, f"{name} gave {number(link.value)}"
+            verb = "as" if name in ("comes in", "loaded") else "gave"
+            return link.site, f"{name} {verb} {number(link.value)}"
     return None
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from whynan.model import HistoryRow, number
 from whynan.report.scales import Axis, axis_for, whole_ticks
@@ -14,12 +15,13 @@ WIDTH, HEIGHT = 420, 150
 LEFT, RIGHT, TOP, BOTTOM = 58, 24, 22, 24
 MOST_POINTS = 340  # as many as there are pixels
 TITLES = {
-    "loss": "loss", "grad_max": "largest gradient norm", "grad_norm": "gradient norm",
+    "loss": "loss", "grad_max": "largest gradient norm", "grad_norm": "whole gradient norm",
     "lr": "learning rate", "scale": "loss scale", "update_ratio": "update to weight ratio",
 }  # fmt: skip
 NOT_DRAWN = {"step", "layers"}
 
 Point = tuple[int, float]
+Place = tuple[float, float]
 Spread = tuple[int, float, float]  # step, lowest, highest
 
 
@@ -30,10 +32,11 @@ class Chart:
     name: str
     title: str
     summary: str
-    log: bool
+    remarks: tuple[str, ...]  # how to read it
     line: str
+    gaps: str  # across steps that were not measured
     band: str  # from lowest to highest, where a point stands for several steps
-    dots: tuple[tuple[float, float], ...]  # points without a neighbour
+    dots: tuple[Place, ...]  # points without a neighbour
     bad: tuple[float, ...]  # where the value is not finite
     fail: float | None
     fail_step: int | None
@@ -62,13 +65,14 @@ def _chart(name: str, points: list[Point], steps: list[int], failing: int | None
     finite = [value for _, value in points if math.isfinite(value)] or [0.0]
     y = axis_for(finite, HEIGHT - BOTTOM, TOP)
     kept, spread = thinned(points)
-    line, dots = _line(kept, x, y)
+    line, gaps, dots = _line(kept, x, y)
     return Chart(
         name=name,
         title=TITLES.get(name, name.replace("_", " ")),
         summary=summary(points, failing),
-        log=y.log,
+        remarks=tuple(_remarks(points, steps, y.log, bool(spread), bool(gaps))),
         line=line,
+        gaps=gaps,
         band=_band(spread, x, y),
         dots=dots,
         bad=tuple(x(step) for step, value in kept if not math.isfinite(value)),
@@ -81,6 +85,19 @@ def _chart(name: str, points: list[Point], steps: list[int], failing: int | None
             for step, value in kept
         ),
     )
+
+
+def _remarks(
+    points: list[Point], steps: list[int], log: bool, thin: bool, gaps: bool
+) -> Iterator[str]:
+    if log:
+        yield "log scale"
+    if thin:
+        yield "median and range"
+    if gaps:
+        yield "dashed where nothing was kept"
+    elif 2 * (points[-1][0] - points[0][0]) < max(steps) - min(steps) and len(points) > 1:
+        yield f"measured at steps {points[0][0]:,} to {points[-1][0]:,}"
 
 
 def thinned(points: list[Point], most: int = MOST_POINTS) -> tuple[list[Point], list[Spread]]:
@@ -104,25 +121,51 @@ def thinned(points: list[Point], most: int = MOST_POINTS) -> tuple[list[Point], 
 def _band(spread: list[Spread], x: Axis, y: Axis) -> str:
     if not spread:
         return ""
+    wide = _wide_gap([step for step, _, _ in spread])
+    starts = [i for i in range(1, len(spread)) if spread[i][0] - spread[i - 1][0] > wide]
+    parts = [spread[a:b] for a, b in pairwise([0, *starts, len(spread)])]
+    return "".join(_outline(part, x, y) for part in parts if len(part) > 1)
+
+
+def _outline(spread: list[Spread], x: Axis, y: Axis) -> str:
     upper = [(x(step), y(high)) for step, _, high in spread]
     lower = [(x(step), y(low)) for step, low, _ in reversed(spread)]
-    return "M" + "L".join(f"{a:g} {b:g}" for a, b in upper + lower) + "Z"
+    return _path([upper + lower]) + "Z"
 
 
 def _value(point: Point) -> float:
     return point[1]
 
 
-def _line(points: list[Point], x: Axis, y: Axis) -> tuple[str, tuple[tuple[float, float], ...]]:
-    """A path that is interrupted where a value is not finite, and the lonely points."""
-    runs: list[list[tuple[float, float]]] = [[]]
+def _line(points: list[Point], x: Axis, y: Axis) -> tuple[str, str, tuple[Place, ...]]:
+    """A path that ends where a value is not finite or none was taken, the latter, lonely points."""
+    wide = _wide_gap([step for step, _ in points])
+    runs: list[list[Place]] = [[]]
+    gaps: list[list[Place]] = []
+    before = points[0][0]
     for step, value in points:
-        if math.isfinite(value):
-            runs[-1].append((x(step), y(value)))
-        elif runs[-1]:
-            runs.append([])
-    text = "".join("M" + "L".join(f"{a:g} {b:g}" for a, b in run) for run in runs if len(run) > 1)
-    return text, tuple(run[0] for run in runs if len(run) == 1)
+        if not math.isfinite(value):
+            if runs[-1]:
+                runs.append([])
+        else:
+            place = (x(step), y(value))
+            if runs[-1] and step - before > wide:
+                gaps.append([runs[-1][-1], place])
+                runs.append([])
+            runs[-1].append(place)
+        before = step
+    return _path(runs), _path(gaps), tuple(run[0] for run in runs if len(run) == 1)
+
+
+def _wide_gap(steps: Sequence[int]) -> float:
+    """Of a long run only some early steps are kept: a line across the others would be made up."""
+    between = sorted(b - a for a, b in pairwise(steps))
+    typical = between[len(between) // 2] if between else 0
+    return max(20.0 * typical, 0.04 * (steps[-1] - steps[0]))
+
+
+def _path(runs: Iterable[Sequence[Place]]) -> str:
+    return "".join("M" + "L".join(f"{a:g} {b:g}" for a, b in run) for run in runs if len(run) > 1)
 
 
 def summary(points: Sequence[Point], failing: int | None = None) -> str:

@@ -80,7 +80,11 @@ def bars_of(stats: TensorStats | None) -> Bars | None:
     limits = [(under, "underflow"), (over, "overflow")]
     return Bars(
         bars=tuple(bar(exponent, n) for exponent, n in sorted(counts.items())),
-        ticks=tuple((x(d * per_decade), f"1e{d}" if d else "1") for d in shown),
+        ticks=tuple(
+            # Its middle stands below its place, unless the edge would cut it.
+            (max(x(d * per_decade), 4.0 * len(f"1e{d}")), f"1e{d}" if d else "1")
+            for d in shown
+        ),
         limits=tuple((x(place), word) for place, word in limits if low <= place <= high + 1),
         words=f"magnitudes from {number(2.0 ** min(counts))} to {number(2.0 ** (max(counts) + 1))}",
     )

@@ -32,7 +32,8 @@ class HeatMap:
     title: str
     layers: tuple[str, ...]
     left_out: int
-    steps: tuple[int, ...]
+    steps: tuple[int, ...]  # at which each column begins
+    last: int
     image: str  # data URI
     low: str
     high: str
@@ -76,6 +77,7 @@ def _map(
         layers=tuple(names[i] for i in chosen),
         left_out=len(names) - len(chosen),
         steps=tuple(kept_steps),
+        last=steps[-1],
         image=_image(kept, low, high),
         low=number(low),
         high=number(high),
@@ -111,20 +113,41 @@ def where_it_began(names: Sequence[str], steps: Sequence[int], cells: Cells) -> 
         if place is not None:
             starts[name] = place
     if not starts:
-        return "no layer grew a hundredfold"
+        return _slow_climb(names, steps, cells)
     first = min(starts.values())
     layers = [name for name, place in starts.items() if place == first]
     shown = ", ".join(layers[:3]) + (f" and {len(layers) - 3} more" if len(layers) > 3 else "")
     return f"the growth began at step {steps[first]:,} in {shown}"
 
 
+def _slow_climb(names: Sequence[str], steps: Sequence[int], cells: Cells) -> str:
+    """A layer may grow a hundredfold without ever being a hundred times what it just was."""
+    most, words = GROWN, "no layer grew a hundredfold"
+    for name, row in zip(names, cells, strict=True):
+        known = [(v, step) for v, step in zip(row, steps, strict=True) if v]
+        if not known:
+            continue
+        start = median(v for v, _ in known[:5])  # the first step of all is often an odd one
+        top, at = max(known)
+        if top > most * start:
+            most = top / start
+            words = f"{name} climbed slowly, from {number(start)} to {number(top)} at step {at:,}"
+    return words
+
+
 def _first_growth(row: Sequence[float | None]) -> int | None:
     before: list[float] = []
+    least = math.inf
     for place, value in enumerate(row):
         if value is None:
             continue
-        if not math.isfinite(value) or (len(before) >= 2 and value > GROWN * median(before) > 0):
+        if not math.isfinite(value):
             return place
+        # The median is asked for only where it can matter: it is slow over a long run.
+        risen = len(before) >= 2 and value > GROWN * least and value > GROWN * min(before)
+        if risen and value > GROWN * median(before) > 0:
+            return place
+        least = min(least, value)
         before.append(value)
         del before[:-50]  # a long slow climb is not a blow-up
     return None

@@ -20,7 +20,7 @@ from whynan.explain.layout import Branch, tree_of
 from whynan.explain.listing import Listing, listings_of
 from whynan.explain.snippet import shown_path
 from whynan.explain.stages import Stage, stages_of
-from whynan.explain.story import Story, tell
+from whynan.explain.story import Story, no_harm, tell
 from whynan.files import write_atomically
 from whynan.model import (
     Anomaly,
@@ -108,6 +108,7 @@ def _render(template: str, diagnosis: Diagnosis, **more: Any) -> str:
             charts=charts_of(diagnosis.history, failing),
             heatmaps=heatmaps_of(diagnosis.history, dtype, failing),
             failing=failing,
+            healthy=no_harm(diagnosis.steps),
             environment=_facts(diagnosis),
             uid=f"w{next(_serial)}",
             **{"css": _asset("page.css"), **more},

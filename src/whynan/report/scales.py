@@ -47,20 +47,27 @@ class Axis:
         return [10.0**power for power in range(first, last + 1, step)]
 
 
-def _round_numbers(low: float, high: float, most: int) -> list[float]:
+def _round_numbers(
+    low: float, high: float, most: int, round_to: Sequence[float] = (1, 2, 2.5, 5, 10)
+) -> list[float]:
     span = high - low
     if not 1e-300 < span < math.inf:  # no round numbers at the ends of the range
         return [low]
     rough = span / most
     power = 10.0 ** math.floor(math.log10(rough))
-    step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= rough * 0.999)
+    step = next(m * power for m in round_to if m * power >= rough * 0.999)
     first = math.ceil(low / step - 1e-9)
     return [n * step for n in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
 def whole_ticks(low: int, high: int, most: int = 5) -> list[int]:
-    """Round whole numbers, for steps."""
-    return sorted({round(t) for t in _round_numbers(low, high, most) if low <= round(t) <= high})
+    """Round whole numbers at equal distances, for steps.
+
+    >>> whole_ticks(0, 12), whole_ticks(0, 3)
+    ([0, 5, 10], [0, 1, 2, 3])
+    """
+    ticks = _round_numbers(low, high, most, (1, 2, 5, 10))
+    return [round(tick) for tick in ticks if tick == round(tick)]
 
 
 def axis_for(values: Sequence[float], start: float, end: float) -> Axis:
