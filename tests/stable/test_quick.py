@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Callable
 
 import pytest
@@ -161,3 +162,28 @@ def test_forward_mode_without_torch_func() -> None:
         x = torch.autograd.forward_ad.make_dual(OTHER, torch.ones_like(OTHER))
         tangent = torch.autograd.forward_ad.unpack_dual(stable.log_cosh(x)).tangent
     torch.testing.assert_close(tangent, OTHER.tanh())
+
+
+# Within 1/2 of 0, where `torch.expm1` compiled for a CPU has few digits or none (2.13).
+SMALL = torch.logspace(-7, -0.3, 40)
+NEAR_ZERO: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
+    "log1mexp": (stable.log1mexp, -SMALL),
+    "logsubexp": (lambda x: stable.logsubexp(torch.zeros_like(x), x), -SMALL),
+    "softplus_inv": (stable.softplus_inv, SMALL),
+    "expm1_minus": (stable.expm1_minus, torch.cat([-SMALL, SMALL])),
+}
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated")
+@pytest.mark.parametrize("name", NEAR_ZERO)
+def test_generated_code_keeps_the_digits_near_zero(name: str) -> None:
+    f, x = NEAR_ZERO[name]
+    exact = by_autograd(f, x.double())
+    given = x.clone().requires_grad_()
+    value = torch.compile(f, fullgraph=True)(given)
+    weight = torch.linspace(0.5, 1.5, value.numel())
+    (slope,) = torch.autograd.grad(value, given, weight)
+    torch.testing.assert_close(value.double(), exact[0], rtol=8e-7, atol=0.0)
+    torch.testing.assert_close(slope.double(), exact[1], rtol=8e-7, atol=0.0)

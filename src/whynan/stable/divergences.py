@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from whynan.stable.exponentials import _expm1_minus, near_or_far, series
+from whynan.stable.exponentials import _expm1_minus, near_zero
 from whynan.stable.precision import together, widen, widen_pair
 from whynan.stable.quick import keep_above, quick
 
@@ -68,7 +68,12 @@ def _kl_forward(p_logits: Tensor, q_logits: Tensor, dim: int) -> tuple[Tensor, .
     # Where p is 0 any gap beyond 1/2 will do: the term is then q.
     gap = keep_above(gap, p, 0.0).add_(torch.eq(p, 0, out=torch.empty_like(p)))
     far = torch.addcmul(q, p, gap, value=-1).sub_(p)
-    divergence = near_or_far(series(gap).mul_(p), far, gap).sum(dim, keepdim=True)
+    half, tilt = near_zero(gap)
+    near = half.mul_(tilt).mul_(p)
+    size = gap.abs()
+    terms = keep_above(far, size, 0.5)
+    terms.add_(keep_above(near, size.neg_(), -0.5 - 0.5 * torch.finfo(p.dtype).eps))
+    divergence = terms.sum(dim, keepdim=True)
     return divergence, p, q, gap.add_(divergence)
 
 

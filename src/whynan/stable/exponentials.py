@@ -27,16 +27,17 @@ def _log1mexp_forward(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     The logarithm of 1 - exp(x) has lost what rounding took from exp(x); that is added again, so
     that one formula holds from 0 to -inf where two with a switch were usual (Mächler 2012).
     """
-    rise = torch.exp(x)
+    rise, fall = _exps(x)
     # `+ 0`: the sign of the zero decides the sign of the infinite slope.
-    left = torch.expm1(x).neg_().add_(0)
+    left = fall.neg_().add_(0)
     value = (1 - left).sub_(rise).add_(torch.log(left))
     return value, rise.div_(left).neg_(), left
 
 
 def _log1mexp_slope(x: Tensor) -> tuple[Tensor]:
     # From the terms of the value, which the compiler then shares.
-    return (-(torch.exp(x) / (0 - torch.expm1(x))),)
+    rise, fall = _exps(x)
+    return (-(rise / (0 - fall)),)
 
 
 _log1mexp = quick_slopes(
@@ -58,8 +59,9 @@ def _gap(a: Tensor, b: Tensor) -> Tensor:
 
 def _logsubexp_slopes(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     gap = _gap(a, b)
-    left = 0 - torch.expm1(gap)
-    return above(1 / left, a, -math.inf), above(-(torch.exp(gap) / left), a, -math.inf)
+    rise, fall = _exps(gap)
+    left = 0 - fall
+    return above(1 / left, a, -math.inf), above(-(rise / left), a, -math.inf)
 
 
 def _logsubexp_forward(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -69,7 +71,8 @@ def _logsubexp_forward(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 _logsubexp = quick_slopes(
-    with_slopes(lambda a, b: _logsubexp_forward(a, b)[0], _logsubexp_slopes), _logsubexp_forward
+    with_slopes(lambda a, b: _logsubexp_forward(a, b)[0], _logsubexp_slopes),
+    _logsubexp_forward,
 )
 
 
@@ -95,7 +98,8 @@ def _log_cosh_forward(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 _log_cosh = quick_slopes(
-    with_slopes(lambda x: _log_cosh_parts(x)[0], lambda x: (torch.tanh(x),)), _log_cosh_forward
+    with_slopes(lambda x: _log_cosh_parts(x)[0], lambda x: (torch.tanh(x),)),
+    _log_cosh_forward,
 )
 
 
@@ -111,14 +115,14 @@ def softplus_inv(y: Tensor) -> Tensor:
 
 
 def _softplus_inv_forward(y: Tensor) -> tuple[Tensor, Tensor]:
-    left = torch.neg(y).expm1_().neg_()
+    left = _expm1(-y).neg_()
     return torch.log(left).add_(y), left.reciprocal_()
 
 
 _softplus_inv = quick_slopes(
     with_slopes(
         lambda y: _softplus_inv_forward(y)[0],
-        lambda y: (-1 / torch.expm1(-y),),
+        lambda y: (-1 / _expm1(-y),),
     ),
     _softplus_inv_forward,
 )
@@ -131,28 +135,58 @@ def expm1_minus(x: Tensor) -> Tensor:
 
 
 def _expm1_minus_forward(x: Tensor) -> tuple[Tensor, Tensor]:
-    slope = torch.expm1(x)
+    near = x.clamp(-0.5, 1.0)
     # The clamp is for x = inf alone: inf - inf. Beyond 1e4 every type has overflowed.
-    return near_or_far(series(x), slope - x.clamp(max=1e4), x), slope
+    rest = (x - near).clamp(max=1e4)
+    half, tilt = near_zero(near)
+    step = torch.exp(rest).sub_(1)
+    beyond = torch.addcmul(step, step, half, value=2)  # exp(x) - exp(near)
+    # `addcmul_` has no rule for vmap (2.13).
+    return torch.addcmul(beyond - rest, half, tilt), beyond.add_(half, alpha=2)
 
 
-def near_or_far(near: Tensor, far: Tensor, x: Tensor) -> Tensor:
-    """`near` where |x| <= 1/2, else `far`, in whose place it is written."""
-    size = x.abs()
-    chosen = keep_above(far, size, 0.5)
-    return chosen.add_(keep_above(near, size.neg_(), -0.5 - 0.5 * torch.finfo(x.dtype).eps))
+def _expm1(x: Tensor) -> Tensor:
+    return _exps(x)[1] if torch.compiler.is_compiling() else torch.expm1(x)
 
 
-def series(x: Tensor) -> Tensor:
-    """exp(x) - 1 - x = x^2/2 + x^3/6 + ..., for |x| <= 1/2, to the last digit of the type."""
-    terms = 15 if x.dtype == torch.float64 else 9
-    total = x * (2 / math.factorial(terms)) + 2 / math.factorial(terms - 1)
-    for k in range(terms - 2, 1, -1):
-        total.mul_(x).add_(2 / math.factorial(k))
-    return total.mul_(x).mul_(x).mul_(0.5)
+def _exps(x: Tensor) -> tuple[Tensor, Tensor]:
+    """exp(x) and exp(x) - 1.
+
+    Compiled for a CPU, `expm1` is exp(x) minus 1 and has no digits left near 0 (torch 2.13).
+    """
+    if not torch.compiler.is_compiling():
+        return torch.exp(x), torch.expm1(x)
+    near = x.clamp(-0.5, 1.0)
+    rest = torch.exp(x - near)
+    rise_near = 2 * near_zero(near)[0]
+    return rest * (1 + rise_near), (rest - 1) * (1 + rise_near) + rise_near
+
+
+# The Bernoulli numbers B2, B4, ...
+BERNOULLI = (
+    1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798,
+    -174611 / 330, 854513 / 138,
+)  # fmt: skip
+
+
+def near_zero(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Two numbers for |x| <= 1: exp(x) - 1 is twice the first, exp(x) - 1 - x is their product.
+
+    x / tanh(x/2) = 2 + z, where z = x^2/6 - x^4/360 + ... needs half the terms of the series of
+    exp(x). From it exp(x) - 1 = 2x / (2 - (x - z)), and nothing cancels.
+    """
+    terms = 11 if x.dtype == torch.float64 else 5
+    *others, last = (2 * b / math.factorial(2 * k) for k, b in enumerate(BERNOULLI[:terms], 1))
+    square = x * x
+    z = square * last
+    compiling = torch.compiler.is_compiling()  # where slopes made of this are differentiated
+    for b in reversed(others):
+        z = (z + b) * square if compiling else z.add_(b).mul_(square)
+    tilt = x - z
+    return x / (2 - tilt), tilt
 
 
 _expm1_minus = quick_slopes(
-    with_slopes(lambda x: _expm1_minus_forward(x)[0], lambda x: (torch.expm1(x),)),
+    with_slopes(lambda x: _expm1_minus_forward(x)[0], lambda x: (_expm1(x),)),
     _expm1_minus_forward,
 )
