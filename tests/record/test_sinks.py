@@ -415,3 +415,32 @@ def test_no_sample_is_named_after_its_rows_were_sorted(
 
     sample = anomalies_of(program)[0].evidence.around.sample
     assert (sample.index if sample else None) == expected
+
+
+def test_an_infinite_loss_is_harm_also_when_it_is_weighted() -> None:
+    """Near miss of a loss scale: what is multiplied is infinite already."""
+    infinite = torch.zeros(1)
+
+    def loss_of(w: nn.Parameter) -> torch.Tensor:
+        return 512.0 * (w.sum() - infinite.log().sum())
+
+    found = anomalies_of(lambda: train_with(lambda w: None, loss_of))
+    assert found[0].finding.mechanism == "log_nonpositive"
+
+
+def by_hand(skips: bool) -> None:
+    w = torch.ones(2, requires_grad=True)
+    for step in range(4):
+        loss = (w * (1e30 if step == 1 else 1.0)).pow(2).sum()
+        loss.backward()
+        assert w.grad is not None
+        with torch.no_grad():
+            if not skips or loss.isfinite():
+                w -= 0.1 * w.grad
+            w.grad.zero_()
+
+
+def test_an_update_by_hand_with_a_bad_loss_is_harm_and_one_left_out_is_not() -> None:
+    assert anomalies_of(lambda: by_hand(skips=True)) == ()
+    found = anomalies_of(lambda: by_hand(skips=False))[0]
+    assert (found.evidence.sink, found.finding.mechanism) == ("loss", "overflow")

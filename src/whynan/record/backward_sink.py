@@ -31,6 +31,8 @@ class BackwardSink:
         self.keeps = False  # leaves stay alive until the end: a function's own would be gone
         self._kept: dict[int, torch.Tensor] = {}
         self.on_backward: Callable[[], None] = lambda: None
+        self.on_update: Callable[[bool], None] = lambda is_bad: None  # written by hand
+        self.on_spoilt_leaf: Callable[[], None] = lambda: None
         self.on_gradients: Callable[[list[torch.Tensor]], None] = lambda leaves: None
         self.tracer.on_hand_update = self._hand_update
 
@@ -60,10 +62,12 @@ class BackwardSink:
             return
         named = [("loss", t) for t in tensors]
         tracer = self.tracer
-        steps = tracer.uses_optimizer or tracer.will_train
-        may_be_dropped = steps and tracer.local.optimizer is None
+        may_be_dropped = tracer.local.optimizer is None
         self.checks.check("loss", named, frames, may_be_dropped=may_be_dropped)
         self.checks.check_right("loss", named, frames)
+        by_hand = not (tracer.uses_optimizer or tracer.will_train)
+        if by_hand and tracer.met_bad and any(map(self.checks.is_nonfinite, self._leaves())):
+            self.on_spoilt_leaf()
 
     def _is_scaled(self, tensor: torch.Tensor) -> bool:
         entry = self.tracer.entry_of(tensor)
@@ -93,11 +97,9 @@ class BackwardSink:
     def _hand_update(self) -> None:
         """A hand-written update is complete: look at the leaves it wrote."""
         self.note_step(None, None)
-        named = [
-            (self.checks.label("a leaf tensor", t), t)
-            for t in self._leaves()
-            if self.checks.is_nonfinite(t)
-        ]
+        bad = [leaf for leaf in self._leaves() if self.checks.is_nonfinite(leaf)]
+        self.checks.quietly(lambda: self.on_update(bool(bad)))
+        named = [(self.checks.label("a leaf tensor", leaf), leaf) for leaf in bad]
         self.checks.quietly(lambda: self.checks.check("parameter", named, None))
 
     def note_step(self, grad_max: float | None, lr: float | None) -> None:

@@ -71,6 +71,8 @@ class Session:
         self.modules.install(self._outermost_starts, self.outputs.outermost_ends)
         self.backward.on_backward = self._backward_begins
         self.backward.on_gradients = self._gradients_are_there
+        self.backward.on_update = self.waiting.step_begins
+        self.backward.on_spoilt_leaf = self.waiting.settle
         parts = (self.outputs, self.backward, self.optimizers, self.surroundings, self.batches)
         for part in parts:
             part.install(self._patches)

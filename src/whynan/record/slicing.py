@@ -16,7 +16,7 @@ from whynan.model import Evidence, OpRecord, Scalar, Sink
 from whynan.positions import values_given, written_at
 from whynan.record.freeze import Freezer, real
 from whynan.record.ops import COPIES, FILLS
-from whynan.record.records import Record, nonfinite_scalars
+from whynan.record.records import Record, nonfinite_scalars, writes_literal
 from whynan.record.relations import Read, reads, value_after, value_before
 from whynan.record.sites import Frames, site_of
 from whynan.record.stats import first_nonfinite, nonfinite_indices, ordinary
@@ -121,6 +121,14 @@ class Slicer:
                     return None
                 return self._describe(harm, start, origin)
             return self._intended(harm, starts[0]) if harm.matters else None
+
+    def is_written(self, tensor: torch.Tensor) -> bool:
+        """Whether what stands there is a number of the program's own, as far as is recorded."""
+        entry = self.tracer.entry_of(tensor) if torch._C._has_storage(tensor) else None
+        record = self.tracer.records.get(entry.writers[-1][0]) if entry and entry.writers else None
+        if record is None:
+            return False
+        return writes_literal(record) or (record.info.entry and _is_named(record))
 
     # ---- walking back -------------------------------------------------------------------
 

@@ -7,6 +7,13 @@ from collections.abc import Callable
 from whynan.model import Evidence
 
 
+def is_scaled(evidence: Evidence) -> bool:
+    """Nothing but the multiplication by a loss scale overflowed: the finite gradients are right."""
+    origin = evidence.origin
+    products = origin.op.startswith(("aten.mul.", "aten.div."))
+    return products and not evidence.path and origin.phase == "forward"
+
+
 class Waiting:
     """A bad loss counts when a step is taken with its gradients, and not when they are dropped
     before. A value that the program tests for being finite counts if that ends the program."""
@@ -31,8 +38,9 @@ class Waiting:
     def step_begins(self, gradients_are_bad: bool) -> None:
         """Finite gradients that were not so before, or are a later pass's: the program saw to it."""
         self._tested.clear()
-        if not gradients_are_bad and (self.spoilt or not self.is_last):
-            self._losses.clear()
+        if not gradients_are_bad:
+            is_cleaned = self.spoilt or not self.is_last
+            self._losses = [] if is_cleaned else [e for e in self._losses if not is_scaled(e)]
         self.settle()
 
     def settle(self) -> None:

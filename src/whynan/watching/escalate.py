@@ -99,6 +99,7 @@ class Watch:
         guard.on_left_out = self._left_out
         guard.on_error, guard.roots = self.on_error, self.session.modules.roots
         guard.unrecorded = self._unrecorded
+        guard.is_written = self.session.slicer.is_written
         guard.looking = self.armed_from is None
         self.session.tracer.on_step_back = self.on_error
         self.batches.active = lambda: guard.active

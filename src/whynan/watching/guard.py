@@ -20,6 +20,7 @@ from whynan.record.patches import Patches
 from whynan.record.questions import is_test
 from whynan.record.sites import Frames, capture
 from whynan.record.stats import has_nonfinite, is_only_below, local_of, norms, number
+from whynan.watching.by_hand import ByHand, is_scaled
 from whynan.watching.history import History
 from whynan.watching.readers import Readers, is_bad
 from whynan.watching.scaling import Scaling
@@ -60,6 +61,7 @@ class _Local(threading.local):
         self.values: list[float] = []  # of the losses of this step that were looked at
         self.clipped: list[torch.Tensor] = []  # norms that the gradients were scaled by
         self.spoilt = False  # a bad loss left non-finite gradients behind
+        self.scaled = False  # a bad loss is only a finite one, scaled by hand
 
 
 Decision = Literal["go", "cancel"]
@@ -94,6 +96,7 @@ class Guard:
         self.local = _Local()
         self.history = History()
         self.scaling = Scaling()
+        self.by_hand = ByHand()
         self.readers = Readers(self)
         self.on_harm: Callable[[Seen, Optimizer | None], Decision] = lambda seen, optimizer: "go"
         self.on_doubt: Callable[[Seen], None] = lambda seen: None
@@ -106,6 +109,7 @@ class Guard:
         self.after_step: Callable[[Optimizer], None] = lambda optimizer: None
         self.roots: Callable[[], Iterable[torch.nn.Module]] = lambda: ()
         self.unrecorded: Callable[[Callable[[], None]], None] = lambda work: work()
+        self.is_written: Callable[[torch.Tensor], bool] = lambda tensor: False
         self.on_follow: Callable[[], None] = lambda: None
         self.on_loss: Callable[[], None] = lambda: None
         self.after_backward: Callable[[list[float] | None], None] = lambda values: None
@@ -219,8 +223,9 @@ class Guard:
         total = self.history.total
         bad = [v for v in values if v - v != 0]
         # Finite gradients that were not so before, or are a later loss's: the program saw to it.
-        is_cleaned = (
-            bad and total - total == 0 and (self.local.spoilt or values[-1] - values[-1] == 0)
+        local = self.local
+        is_cleaned = total - total == 0 and (
+            local.spoilt or local.scaled or (bad and values[-1] - values[-1] == 0)
         )
         if bad and not is_cleaned and not self.scaling.in_use:
             return self._harm("loss", "loss", bad[0], optimizer)
@@ -280,7 +285,7 @@ class Guard:
         local.losses.clear()
         local.values.clear()
         local.clipped.clear()
-        local.spoilt = False
+        local.spoilt = local.scaled = False
 
     # ---- loss ---------------------------------------------------------------------------
 
@@ -289,11 +294,15 @@ class Guard:
             if not self.active or _current_node() is not None or _inside_transform():
                 return original(roots, *args, **kwargs)
             self.quietly(self._note_loss, roots)
+            losses = self.local.losses if self.looking else ()
+            is_bad = losses and _is_bad_number(losses[-1])
+            if is_bad:
+                self.local.scaled = self.quietly(is_scaled, roots[-1], otherwise=False)
             result = original(roots, *args, **kwargs)
-            if self.local.losses and _is_bad_number(self.local.losses[-1]):
+            if is_bad:
                 self.quietly(self._note_gradients)
             if not self.uses_optimizer and not self.local.depth:
-                self.quietly(self._backward_is_over)
+                self.quietly(self._backward_is_over, roots)
             return result
 
         return run_backward
@@ -332,15 +341,23 @@ class Guard:
 
     def look_at_losses(self) -> None:
         """Between steps: a loss that nobody stepped with may still be harm."""
-        values = self._loss_values()
-        bad = [v for v in values if v - v != 0]
-        if bad and self.looking and not self.scaling.in_use:
-            self._harm("loss", "loss", bad[0], None)
+        seen = self.by_hand.end() or self._bad_loss()
+        if seen is not None and self.looking:
+            self.on_harm(seen, None)
 
-    def _backward_is_over(self) -> None:
+    def _bad_loss(self) -> Seen | None:
+        bad = [v for v in self._loss_values() if v - v != 0]
+        if not bad or self.scaling.in_use:
+            return None
+        frames = capture(sys._getframe(1))
+        return Seen(sink="loss", subject="loss", step=self.step, value=bad[0], frames=frames)
+
+    def _backward_is_over(self, roots: Any) -> None:
         """Without an optimizer, a step is a backward pass."""
         if self.looking:
-            self.look_at_losses()
+            certain = self.by_hand.look(self._bad_loss(), roots)
+            if certain is not None:
+                self.on_harm(certain, None)
             self.step += 1
             self.begin_step()
         self.after_backward(self.local.values)

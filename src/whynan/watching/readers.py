@@ -45,7 +45,7 @@ class Readers:
         def item(tensor: Any) -> Any:
             value = original(tensor)
             if type(value) is float and value - value != 0:
-                self._tell(value, sys._getframe(1))
+                self._tell(value, sys._getframe(1), tensor)
             return value
 
         return item
@@ -57,7 +57,7 @@ class Readers:
             value = original(tensor, *args, **kwargs)
             if type(value) is float:
                 if value - value != 0:
-                    self._tell(value, sys._getframe(1))
+                    self._tell(value, sys._getframe(1), tensor)
             elif guard.looking and not isinstance(value, (int, complex)):
                 self._look(tensor, sys._getframe(1))
             return value
@@ -70,14 +70,14 @@ class Readers:
             return
         bad = guard.quietly(_bad_in, tensor) if guard.looking else math.inf
         if bad is not None:
-            self._tell(bad, frame)
+            self._tell(bad, frame, tensor)
 
     def _wrap_save(self, original: Callable[..., Any]) -> Callable[..., Any]:
         guard = self._guard
 
         def save(obj: Any, *args: Any, **kwargs: Any) -> Any:
             if guard.looking and guard.is_the_users() and guard.quietly(_any_nan, obj):
-                self._tell(math.nan, sys._getframe(1))
+                self._tell(math.nan, sys._getframe(1), None)
             return original(obj, *args, **kwargs)
 
         return save
@@ -91,15 +91,19 @@ class Readers:
 
         return show
 
-    def _tell(self, value: float, frame: FrameType) -> None:
+    def _tell(self, value: float, frame: FrameType, tensor: torch.Tensor | None) -> None:
         guard = self._guard
         if not guard.is_the_users() or is_torch_file(frame.f_code.co_filename):
             return  # torch reads for its own purposes
         place = (frame.f_code, frame.f_lasti)
         if not guard.looking:
             self._judged.add(place)  # the recorder is on, and knows whether that is harm
-        elif value != value or place not in self._judged:
+        elif value != value or (place not in self._judged and not self._is_written(tensor)):
             guard.read(value, capture(frame))
+
+    def _is_written(self, tensor: torch.Tensor | None) -> bool:
+        """An infinity that the program wrote there itself: the best loss so far."""
+        return tensor is not None and bool(self._guard.quietly(self._guard.is_written, tensor))
 
     def has_judged(self, frames: Frames | None) -> bool:
         """Whether an infinity was read at this place while the recorder was on."""
