@@ -444,3 +444,16 @@ def test_an_update_by_hand_with_a_bad_loss_is_harm_and_one_left_out_is_not() -> 
     assert anomalies_of(lambda: by_hand(skips=True)) == ()
     found = anomalies_of(lambda: by_hand(skips=False))[0]
     assert (found.evidence.sink, found.finding.mechanism) == ("loss", "overflow")
+
+
+def test_an_infinite_learning_rate_is_what_spoilt_a_parameter_without_gradient() -> None:
+    def program() -> None:
+        w = nn.Parameter(torch.zeros(2))
+        optimizer = torch.optim.SGD([w], lr=0.1)
+        optimizer.param_groups[0]["lr"] = math.inf
+        (w * 0.0).sum().backward()
+        optimizer.step()
+
+    found = anomalies_of(program)[0]
+    assert (found.finding.mechanism, found.origin.phase) == ("nan_literal", "optimizer")
+    assert "had lr = inf" in found.finding.headline

@@ -340,8 +340,11 @@ def _inside(frames: Frames | None) -> str | None:
 
 
 def _is_handed_in(op: OpRecord, value: float) -> bool:
-    """Whether a number of that kind, NaN or infinite, was among the arguments."""
+    """Whether a number of that kind, NaN or infinite, was among the arguments; of an update, any:
+    an infinite learning rate times a gradient of 0 is NaN."""
     numbers = [v for v in op.scalars.values() if isinstance(v, float) and v - v != 0]
+    if op.phase == "optimizer":
+        return bool(numbers)
     return any((v != v) == (value != value) for v in numbers)
 
 
