@@ -17,7 +17,7 @@ from whynan.record.recompute import in_float64
 from whynan.record.records import Record
 from whynan.record.relations import ALONG_DIM, Read, reads, value_after, value_before
 from whynan.record.sites import Frames, site_of
-from whynan.record.stats import first_nonfinite, stats_of
+from whynan.record.stats import first_nonfinite, index_of, stats_of
 from whynan.record.storages import Index, Ref
 from whynan.record.tracer import Tracer
 
@@ -284,7 +284,7 @@ def _extreme(part: torch.Tensor, selection: tuple[int | slice, ...]) -> Index | 
         flat = part.reshape(-1)
         flat = flat.abs() if flat.dtype != torch.bool else flat.to(torch.uint8)
         position = int(flat.argmax())
-        inner = tuple(int(i) for i in torch.unravel_index(torch.tensor(position), part.shape))
+        inner = index_of(position, part.shape)
     rest = iter(inner)
     return tuple(i if isinstance(i, int) else (i.start or 0) + next(rest) for i in selection)
 

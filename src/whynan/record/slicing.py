@@ -5,6 +5,7 @@ from __future__ import annotations
 import cmath
 import math
 import re
+from collections import deque
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any, Literal
@@ -181,10 +182,11 @@ class Slicer:
     def _explore(self, start: Node) -> list[Node]:
         """All non-finite ancestors of the sink, oldest first."""
         seen: dict[Any, Node] = {}
-        pending = [start]
+        known: dict[Any, list[Node]] = {}  # by the result they are elements of
+        pending = deque([start])  # nearest first: each of the first witnesses gets its way back
         seen[self._key(start)] = start
         while pending and len(seen) < MAX_NODES:
-            node = pending.pop()
+            node = pending.popleft()
             if node.record is None or node.record.info.entry:
                 continue
             for read in reads(node.record, node.k, node.index):
@@ -194,12 +196,24 @@ class Slicer:
                     parent.value = value
                     if value is None and node.value is not None and not _is_nan(node.value):
                         parent.value = node.value  # an infinity was an infinity before
-                    parent = seen.setdefault(self._key(parent), parent)
+                    parent = self._known(parent, seen, known)
                     node.parents.append(parent)
                     if not parent.visited:
                         parent.visited = True
                         pending.append(parent)
         return sorted(seen.values(), key=lambda n: n.order)
+
+    def _known(self, node: Node, seen: dict[Any, Node], known: dict[Any, list[Node]]) -> Node:
+        """The node for this element; where a result has many bad elements, some stand for all."""
+        key = self._key(node)
+        if key in seen:
+            return seen[key]
+        others = known.setdefault(key[:-1], [])
+        if len(others) >= WITNESSES and node.record is not None:
+            return others[len(seen) % WITNESSES]
+        others.append(node)
+        seen[key] = node
+        return node
 
     @staticmethod
     def _key(node: Node) -> Any:

@@ -151,20 +151,24 @@ def stats_of(x: torch.Tensor) -> TensorStats:
     )
 
 
+def index_of(position: int, shape: Sequence[int]) -> tuple[int, ...]:
+    """Where the element stands that is at that place in order."""
+    index = []
+    for size in reversed(shape):
+        position, rest = divmod(position, size)
+        index.append(rest)
+    return tuple(reversed(index))
+
+
 @torch.no_grad()
 def nonfinite_indices(x: torch.Tensor, most: int) -> list[tuple[int, ...]]:
     """The first NaN or infinity, and up to `most` spread evenly over all of them."""
     first = first_nonfinite(x)
-    if first is None:
-        return []
+    if first is None or x.numel() == 1:
+        return [] if first is None else [first]
     every = (~torch.isfinite(ordinary(x.detach()))).reshape(-1).nonzero().reshape(-1)
     chosen = every[torch.linspace(0, len(every) - 1, min(most, len(every))).round().long()]
-    found = [first]
-    for position in chosen:
-        index = tuple(int(i) for i in torch.unravel_index(position, x.shape))
-        if index not in found:
-            found.append(index)
-    return found
+    return list(dict.fromkeys([first, *(index_of(p, x.shape) for p in chosen.tolist())]))
 
 
 @torch.no_grad()
@@ -173,10 +177,11 @@ def first_nonfinite(x: torch.Tensor, *, prefer_nan: bool = True) -> tuple[int, .
     if x.numel() == 0 or not (x.is_floating_point() or x.is_complex()):
         return None
     x = ordinary(x.detach())
+    if x.numel() == 1:
+        return None if cmath.isfinite(x.item()) else (0,) * x.dim()
     masks = [torch.isnan(x), ~torch.isfinite(x)] if prefer_nan else [~torch.isfinite(x)]
     for mask in masks:
         flat = mask.reshape(-1)
         if bool(flat.any()):
-            position = int(flat.to(torch.uint8).argmax())
-            return tuple(int(i) for i in torch.unravel_index(torch.tensor(position), x.shape))
+            return index_of(int(flat.to(torch.uint8).argmax()), x.shape)
     return None
