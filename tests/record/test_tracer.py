@@ -392,31 +392,19 @@ def test_a_thread_that_is_told_to_stop_in_an_update_ends_quietly() -> None:
     errors: list[object] = []
     before, threading.excepthook = threading.excepthook, lambda args: errors.append(args.exc_value)
 
+    def leave(*_: object) -> None:
+        raise StopRun
+
     def train() -> None:
         w = nn.Parameter(torch.ones(2))
         optimizer = torch.optim.SGD([w], lr=0.1)
-        for _ in range(3):
-            w.sum().backward()
-            optimizer.step()
-            if _ == 1:
-                raise StopRun
-
-    def stops_inside() -> None:
-        original = torch.optim.SGD.step
-
-        def step(*args: Any, **kwargs: Any) -> Any:
-            original(*args, **kwargs)
-            raise StopRun
-
-        torch.optim.SGD.step = step  # type: ignore[method-assign]  # put back below
-        try:
-            train()
-        finally:
-            torch.optim.SGD.step = original  # type: ignore[method-assign]  # as it was
+        optimizer.register_step_pre_hook(leave)  # after whynan's own, which took the recorder off
+        w.sum().backward()
+        optimizer.step()
 
     try:
         with whynan.trace():
-            thread = threading.Thread(target=stops_inside)
+            thread = threading.Thread(target=train)
             thread.start()
             thread.join()
     finally:

@@ -99,12 +99,7 @@ class OpInfo:
         self.makes_no_node = func.namespace in IGNORED_NAMESPACES or (
             self.view and self.base == "detach"
         )
-        self.composite = (
-            func.namespace == "aten"
-            and torch._C._dispatch_has_kernel_for_dispatch_key(
-                func.name(), "CompositeImplicitAutograd"
-            )
-        )
+        self.composite = func.namespace == "aten" and _is_composite(func.name())
         self.faithful = self.namespace == "aten" and self.base in FAITHFUL and not self.write_kwargs
 
     def _higher_order(self, name: str) -> None:
@@ -117,6 +112,14 @@ class OpInfo:
         self.composite = False
         self.pointwise = self.view = self.turns = self.makes_no_node = self.mutates = False
         self.random = True  # never recomputed
+
+
+def _is_composite(name: str) -> bool:
+    """Made of other operations on every device. `silu_backward` is so on some only: elsewhere
+    its parts would give other digits."""
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    own = any(has_kernel(name, key) for key in ("CPU", "CUDA"))
+    return has_kernel(name, "CompositeImplicitAutograd") and not own
 
 
 KNOWN: dict[int, OpInfo] = {}  # by identity: an operator's own hash is slow
