@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from contextlib import redirect_stderr
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 import whynan
 from whynan.watching.escalate import Watch
+from whynan.watching.history import History
 
 OWNERS: list[tuple[Any, str]] = [
     (torch.optim.Optimizer, "__init__"), (torch.optim.SGD, "step"), (torch.optim.Adam, "step"),
@@ -135,3 +137,23 @@ def test_the_layers_of_two_models_are_kept_apart() -> None:
         ["Generator.0.bias", "Generator.0.weight"],
         ["Critic.0.bias", "Critic.0.weight"],
     ]
+
+
+def test_a_long_run_keeps_some_of_its_past_and_all_of_its_end() -> None:
+    w = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([w], lr=1e-6)
+    history = History()
+    for step in range(30_000):
+        w.grad = torch.ones(2)
+        if history.is_sampled(step):
+            history.sample(step, optimizer, [])
+        history.gradients([1.0])
+        history.row(step, [0.5], 0.1, None)
+    rows = history.with_layers(history.rows())
+    steps = [row.step for row in rows]
+    assert steps == sorted(set(steps))
+    assert steps[-500:] == list(range(29_500, 30_000))
+    assert len(rows) < 1000
+    gaps = [b - a for a, b in pairwise(steps)]
+    assert max(gaps) <= 400
+    assert sum(row.layers is not None for row in rows) > 60

@@ -1,4 +1,4 @@
-"""The last steps in numbers: a ring that feeds causes and plots."""
+"""The last steps in numbers, and some of those before: what feeds causes and plots."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Generic, TypeVar
 
 import torch
 
@@ -22,14 +23,35 @@ HEAD = 1024  # weights of each parameter that stand for all of them
 _Row = tuple[int, float | None, float | None, float | None, float | None, float | None]
 
 
+T = TypeVar("T")
+
+
+class _Thinned(Generic[T]):
+    """A long past in few entries: when there are too many, every second one goes."""
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[int, T]] = []
+        self._every = EVERY
+
+    def add(self, step: int, entry: T) -> None:
+        """A step out of turn, the one that failed, is always kept."""
+        if not step % EVERY and step % self._every:
+            return
+        self.entries.append((step, entry))
+        if len(self.entries) > MAX_SAMPLES:
+            self._every *= 2
+            self.entries = [e for e in self.entries if e[0] < FIRST or not e[0] % self._every]
+
+
 class History:
     """One row for each step, as cheap as the numbers that the guard has anyway."""
 
     def __init__(self) -> None:
         self._rows: deque[_Row] = deque(maxlen=HISTORY_ROWS)
+        self._older: _Thinned[_Row] = _Thinned()  # those that left the ring
         self.total = 0.0
         self._norms: list[float] = []
-        self._layers: deque[tuple[int, dict[str, tuple[float, float]]]] = deque(maxlen=MAX_SAMPLES)
+        self._layers: _Thinned[dict[str, tuple[float, float]]] = _Thinned()
         self._names: dict[int, str] = {}
         self._ratios: dict[int, float] = {}
         self._watched: list[tuple[torch.Tensor, torch.Tensor]] = []
@@ -54,7 +76,7 @@ class History:
         weights = norms([local_of(p).detach() for p in chosen])
         found = zip(gradients, weights, strict=True)
         names = [self._names[id(p)] for p in chosen]
-        self._layers.append((step, dict(zip(names, found, strict=True))))
+        self._layers.add(step, dict(zip(names, found, strict=True)))
         self._watched = [(local_of(p), _head(local_of(p)).clone()) for p in chosen]
 
     @property
@@ -77,7 +99,7 @@ class History:
     def with_layers(self, rows: Iterable[HistoryRow]) -> tuple[HistoryRow, ...]:
         """The rows, with the layers' magnitudes where they were kept."""
         layers: dict[int, dict[str, tuple[float, float]]] = {}
-        for step, found in self._layers:
+        for step, found in self._layers.entries:
             layers.setdefault(step, {}).update(found)
         return tuple(
             replace(r, layers=layers.get(r.step), update_ratio=self._ratios.get(r.step))
@@ -97,12 +119,17 @@ class History:
     ) -> None:
         loss = losses[-1] if losses else None
         largest, total = (max(self._norms), self.total) if self._norms else (None, None)
+        if len(self._rows) == HISTORY_ROWS and self.is_sampled(self._rows[0][0]):
+            self._older.add(self._rows[0][0], self._rows[0])
         self._rows.append((step, loss, largest, total, lr, scale))
 
     def rows(self) -> list[HistoryRow]:
         return [
             HistoryRow(step=step, loss=loss, grad_max=largest, grad_norm=total, lr=lr, scale=scale)
-            for step, loss, largest, total, lr, scale in self._rows
+            for step, loss, largest, total, lr, scale in (
+                *(row for _, row in self._older.entries),
+                *self._rows,
+            )
         ]
 
 
