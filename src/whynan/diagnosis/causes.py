@@ -6,7 +6,8 @@ import math
 import os
 from collections.abc import Iterator
 
-from whynan.diagnosis.circumstances import CHOOSING, causes_around
+from whynan.diagnosis.circumstances import causes_around
+from whynan.diagnosis.makers import CHOOSING, masked_by
 from whynan.diagnosis.words import plural
 from whynan.model import MATMULS, Cause, Evidence, Operand, OpRecord, number
 
@@ -115,7 +116,7 @@ def _lost_eps(maker: OpRecord, op: OpRecord) -> str | None:
 
 def _from_function(op: OpRecord, culprit: Operand | None) -> Iterator[Cause]:
     """A stable function exists for what was composed by hand."""
-    if op.name != "log" or culprit is None or not culprit.upstream:
+    if op.name != "log" or culprit is None or not culprit.upstream or masked_by(culprit):
         return
     # Choosing elements in between changes nothing about it.
     names = [op.name for op in culprit.upstream if op.name not in CHOOSING][:2] or [""]
@@ -151,7 +152,7 @@ def _from_optimizer(evidence: Evidence, mechanism: str, op: OpRecord) -> Iterato
 
 
 def _unguarded(mechanism: str, op: OpRecord, culprit: Operand) -> Iterator[Cause]:
-    if culprit.value != 0 or op.derived:
+    if culprit.value != 0 or op.derived or masked_by(culprit):
         return
     if any(m.name == "add" and m.scalar("other", "value") for m in culprit.upstream[:NEAR]):
         return

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from itertools import pairwise
 
+from whynan.diagnosis.makers import CHOOSING
 from whynan.diagnosis.words import plural
 from whynan.model import FROM_BEFORE, Cause, Evidence, HistoryRow, Operand, OpRecord, number
 
@@ -14,7 +15,6 @@ GREW = 1000.0  # times the smallest gradient of the last steps
 STEEP = 1.8  # growth of a gradient from one operation to the next
 OVERSHOT = 0.2  # an update against the largest weight's norm; a thousandth is usual
 HUGE = 1e8  # no feature of a healthy data set
-CHOOSING = frozenset({"index", "gather", "index_select", "select"})
 DRIFTED = frozenset({"overflow", "log_nonpositive", "invalid_domain", "sqrt_negative"})
 
 

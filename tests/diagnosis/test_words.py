@@ -1,0 +1,67 @@
+"""What a report says is true of the program it is about, and says no more than was seen."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness import ForkServer
+
+
+@dataclass(frozen=True)
+class Told:
+    """The first anomaly and the report as a person reads it, on one line."""
+
+    first: dict[str, Any]
+    text: str
+
+    @property
+    def headline(self) -> str:
+        return str(self.first["headline"])
+
+    @property
+    def causes(self) -> dict[str, str]:
+        return {c["code"]: c["evidence"] for c in self.first["causes"]}
+
+    @property
+    def helps(self) -> list[str]:
+        return [fix["title"] for fix in self.first["fixes"]]
+
+
+def tell(programs: ForkServer, folder: Path, program: str) -> Told:
+    script = folder / "program.py"
+    script.write_text(textwrap.dedent(program))
+    result = programs.run(script, cwd=folder)
+    assert result.report is not None
+    assert result.report["anomalies"], result.stderr
+    return Told(result.report["anomalies"][0], " ".join(result.stderr.split()))
+
+
+ENTROPY = """
+import torch
+scores = torch.tensor([[0.3, 0.1, {low}]], requires_grad=True)
+p = scores.softmax(-1)
+loss = -torch.where(p > 0, p * p.log(), 0.0).sum()
+loss.backward()
+print(scores.grad)
+"""
+
+
+def test_the_zero_of_a_masked_entry_was_not_rounded(programs: ForkServer, tmp_path: Path) -> None:
+    told = tell(programs, tmp_path, ENTROPY.format(low="float('-inf')"))
+    assert "`softmax` gave to a masked (-inf) entry" in told.headline
+    assert "rounds to 0" not in told.text
+    assert not told.causes
+    assert "`torch.where(p > 0, p, 1).log()`" in told.helps[0]
+    assert not any("log_softmax" in title for title in told.helps)
+
+
+def test_the_zero_of_a_small_entry_was_rounded(programs: ForkServer, tmp_path: Path) -> None:
+    told = tell(programs, tmp_path, ENTROPY.format(low="-300.0"))
+    assert "had rounded to 0" in told.headline
+    assert {"underflow", "wrong_function"} <= set(told.causes)
+    assert "log_softmax" in told.helps[0]
