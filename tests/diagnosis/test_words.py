@@ -65,3 +65,16 @@ def test_the_zero_of_a_small_entry_was_rounded(programs: ForkServer, tmp_path: P
     assert "had rounded to 0" in told.headline
     assert {"underflow", "wrong_function"} <= set(told.causes)
     assert "log_softmax" in told.helps[0]
+
+
+def test_the_slope_of_a_power_is_taken_at_its_base(programs: ForkServer, tmp_path: Path) -> None:
+    program = """
+    import torch
+    base, exponent = torch.tensor([2.0, 0.0], requires_grad=True), torch.tensor(3.0)
+    base.pow(1 / exponent).sum().backward()
+    print(base.grad)
+    """
+    told = tell(programs, tmp_path, program)
+    assert told.headline.endswith("because `pow` has no finite slope at 0")
+    assert "-0.6667" not in told.headline
+    assert "1 value of 2 exactly 0 at that point" in told.text

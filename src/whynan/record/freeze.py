@@ -296,7 +296,7 @@ def _deciding(maker: OpRecord, operands: list[tuple[Read, Operand]]) -> tuple[Re
         return None
     if maker.name in PICKS:  # the value, not its position; and only if it is the same element
         return known[0] if known[0][1].value == maker.value else None
-    if maker.value == 0 and maker.name in ("mul", "div"):
+    if maker.value == 0 and maker.name in ("mul", "div", "pow"):
         zero = [pair for pair in known if pair[1].value == 0]
         return zero[0] if zero else known[0]
     if maker.value == 0 and maker.name in MATMULS:

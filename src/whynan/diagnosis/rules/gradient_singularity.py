@@ -84,6 +84,8 @@ def _roles(op: OpRecord) -> tuple[Operand | None, Operand | None]:
     rest = [o for o in op.inputs if not o.role.startswith("grad") and o.value is not None]
     if op.name in ("div", "mul") and len(op.inputs) == 2:
         return op.inputs[1], op.inputs[0]
+    if op.name == "pow":  # of base and exponent, the base is where the slope is taken
+        return op.operand("self"), None
     if grads:
         return (rest[0] if rest else None), grads[0]
     return (rest[-1] if rest else None), None
