@@ -78,3 +78,53 @@ def test_the_slope_of_a_power_is_taken_at_its_base(programs: ForkServer, tmp_pat
     assert told.headline.endswith("because `pow` has no finite slope at 0")
     assert "-0.6667" not in told.headline
     assert "1 value of 2 exactly 0 at that point" in told.text
+
+
+def test_a_norm_that_overflowed_is_no_infinite_gradient(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    program = """
+    import torch
+    from torch import nn
+    torch.manual_seed(0)
+    x, y = 4000 * torch.rand(40, 2), torch.rand(40, 1)
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for step in range(20):
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+    growth = tell(programs, tmp_path, program).causes["exploding_gradients"]
+    assert "the largest norm of a gradient grew from" in growth
+    assert "to inf" not in growth
+    assert growth.endswith("and its squares then overflowed")
+
+
+OBSERVATION = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+net = nn.Linear({wide}, 2)
+items = [torch.tensor({item}) for i in range(4)]
+for x in {source}:
+    out = net({given})
+    print(out)
+"""
+
+
+def test_the_features_of_one_sample_are_no_batch(programs: ForkServer, tmp_path: Path) -> None:
+    program = OBSERVATION.format(
+        wide=4, item="[1.0, 2.0, 0.0, 3.0]", source="items", given="1 - x / x"
+    )
+    told = tell(programs, tmp_path, program)
+    assert told.first["sample"] is None
+    assert "in the batch" not in told.text
+
+
+def test_one_number_each_from_a_loader_is_a_batch(programs: ForkServer, tmp_path: Path) -> None:
+    program = OBSERVATION.format(
+        wide=4, item="float(i - 2)", source="DataLoader(items, batch_size=4)", given="1 - x / x"
+    )
+    assert tell(programs, tmp_path, program).first["sample"] == 2

@@ -182,6 +182,9 @@ def _gradients(evidence: Evidence, culprit: Operand | None) -> Iterator[Cause]:
     last = [r.grad_max for r in rows[-6:] if r.grad_max is not None]
     if len(last) < 4 or not all(b > 1.5 * a for a, b in pairwise(last)):
         return
-    if last[-1] > GREW * last[0] or math.isinf(last[-1]):
-        text = f"the largest gradient grew from {number(last[0])} to {number(last[-1])} in {len(last)} steps"
-        yield Cause(code="exploding_gradients", evidence=text)
+    if last[-1] > GREW * last[0]:
+        # An infinite norm may be its squares' overflow: nothing is said of the gradient itself.
+        held = [norm for norm in last if math.isfinite(norm)]
+        text = f"the largest norm of a gradient grew from {number(held[0])} to {number(held[-1])} in {len(held)} steps"
+        beyond = ", and its squares then overflowed" if len(held) < len(last) else ""
+        yield Cause(code="exploding_gradients", evidence=text + beyond)
