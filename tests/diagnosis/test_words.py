@@ -128,3 +128,38 @@ def test_one_number_each_from_a_loader_is_a_batch(programs: ForkServer, tmp_path
         wide=4, item="float(i - 2)", source="DataLoader(items, batch_size=4)", given="1 - x / x"
     )
     assert tell(programs, tmp_path, program).first["sample"] == 2
+
+
+@pytest.mark.parametrize(
+    ("use", "words"),
+    [
+        ("torch.where(x > 0, d, 0.0).sum()", "`where` left this element out afterwards"),
+        ("d.masked_fill(x == 0, 0).sum()", "`masked_fill` replaced this element afterwards"),
+        ("d[x > 0].sum()", "this element was not selected afterwards"),
+        ("(d * (x > 0)).sum()", "this element was multiplied by 0 afterwards"),
+        ("(d * (x > 0).float()).sum()", "this element was multiplied by 0 afterwards"),
+        ("d.max()", "`max` chose another element"),
+        ("d.max(dim=0).values", "`max` chose another element"),
+        ("torch.maximum(d, torch.ones(3)).sum()", "`maximum` chose another element"),
+        ("(d * 2).abs().sum()", "`abs` has slope 0 at 0"),
+        ("torch.relu(d - 0.5).sum()", "`relu` is flat there"),
+        ("d.clamp(min=0.1).sum()", "`clamp` is flat there"),
+        # the slope of the square is 0 there: nothing was left out, and nothing is said of it
+        ("d.square().sum()", "inferred: 0 times an infinite slope is NaN"),
+    ],
+)
+def test_what_made_a_gradient_of_0_is_named_only_if_seen(
+    use: str, words: str, programs: ForkServer, tmp_path: Path
+) -> None:
+    program = f"""
+    import torch
+    x = torch.tensor([0.0, 1.0, 4.0], requires_grad=True)
+    d = x.sqrt()
+    loss = {use}
+    loss.backward()
+    print(x.grad)
+    """
+    told = tell(programs, tmp_path, program)
+    assert "the gradient arriving there is 0" in told.text
+    assert words in told.text
+    assert ("too late" in told.text) == ("afterwards" in words)
