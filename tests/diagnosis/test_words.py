@@ -163,3 +163,18 @@ def test_what_made_a_gradient_of_0_is_named_only_if_seen(
     assert "the gradient arriving there is 0" in told.text
     assert words in told.text
     assert ("too late" in told.text) == ("afterwards" in words)
+
+
+def test_the_zero_distance_of_a_kernel_is_no_cancellation(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    """exp(-0) is 1: that 0 says nothing about a matrix without a jitter."""
+    program = """
+    import torch
+    x = torch.linspace(0, 1, 12).unsqueeze(1)
+    d2 = (x.unsqueeze(1) - x.unsqueeze(0)).pow(2).sum(-1)
+    print(torch.linalg.cholesky(torch.exp(-0.5 * d2)))
+    """
+    told = tell(programs, tmp_path, program)
+    assert told.first["mechanism"] == "singular_matrix"
+    assert not told.causes

@@ -49,6 +49,8 @@ def _from_operand(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
             return  # torch's own derivative formula: nothing that anybody wrote
         if distance >= NEAR and maker.value != 0:
             return  # far back, only a trail of zeros explains a zero
+        if maker.value == 0 and not _zeros(culprit, distance):
+            return  # what became of that 0 is no longer one
         if maker.name in SATURATING and maker.value in (1, -1):
             reason = next((o.value for o in maker.inputs if o.value is not None), None)
             text = f"{_place(maker, op)}: `{maker.name.strip('_')}` of {number(reason)} rounded to exactly {number(maker.value)}"
@@ -74,6 +76,12 @@ def _from_operand(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
             text = f"{_place(maker, op)}: the mask selects none of {plural(n, 'entry', 'entries')}"
             yield Cause(code="empty_mask", evidence=text)
             return
+
+
+def _zeros(culprit: Operand, distance: int) -> bool:
+    """Whether all values that are known from there to the operand are 0."""
+    later = (culprit.value, *(op.value for op in culprit.upstream[:distance]))
+    return all(value in (0, None) for value in later)
 
 
 def _cancelled(maker: OpRecord) -> bool:
