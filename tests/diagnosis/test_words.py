@@ -178,3 +178,44 @@ def test_the_zero_distance_of_a_kernel_is_no_cancellation(
     told = tell(programs, tmp_path, program)
     assert told.first["mechanism"] == "singular_matrix"
     assert not told.causes
+
+
+def test_a_value_just_beyond_its_bound_is_shown_beyond_it(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    program = "import torch\ncos = torch.tensor([0.5, 1.00000012])\nprint(torch.acos(cos))"
+    told = tell(programs, tmp_path, program)
+    assert "`acos` is not defined at `cos` = 1.0000001" in told.headline
+    program = "import torch\ncos = torch.tensor([0.5, 1.5])\nprint(torch.acos(cos))"
+    assert tell(programs, tmp_path, program).headline.endswith("`cos` = 1.5")
+
+
+LIKELIHOOD = """
+import torch
+x = torch.tensor([1.0, {far}], requires_grad=True)
+likelihood = torch.exp(-x * x) * {factor}
+loss = -torch.log(likelihood).mean()
+loss.backward()
+print(x.grad)
+"""
+
+
+def test_a_divisor_that_has_lost_its_digits_underflowed(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    told = tell(programs, tmp_path, LIKELIHOOD.format(far=9.7, factor=1.0))
+    assert told.first["mechanism"] == "overflow"
+    assert "runs out of digits" in told.causes["underflow"]
+    assert not any("down" in title for title in told.helps)
+    assert "add logarithms" in told.helps[0]
+    assert "ones_like" not in told.text
+
+
+def test_a_quotient_too_large_for_its_dividend_did_not_underflow(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    program = "import torch\nx = torch.tensor([3e38])\nprint(x / (x / 2e38 * 0.3))"
+    told = tell(programs, tmp_path, program)
+    assert told.first["mechanism"] == "overflow"
+    assert "underflow" not in told.causes
+    assert "bring the operands down" in told.helps[0]

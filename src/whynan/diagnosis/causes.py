@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterator
 
 from whynan.diagnosis.circumstances import causes_around
-from whynan.diagnosis.makers import CHOOSING, masked_by
-from whynan.diagnosis.words import plural
+from whynan.diagnosis.makers import CHOOSING, maker_of, masked_by, vanishing_divisor
+from whynan.diagnosis.words import dtype_tiny, plural
 from whynan.model import MATMULS, Cause, Evidence, Operand, OpRecord, number
 
 # Functions whose result rounds to exactly 0 although no input is.
@@ -32,6 +32,8 @@ def causes_of(
 ) -> tuple[Cause, ...]:
     """The causes whose evidence is in the recording, most telling first."""
     found = list(_from_operand(op, culprit)) if culprit is not None else []
+    if culprit is not None and vanishing_divisor(op) is culprit:
+        found += _from_small(op, culprit)
     found += _from_function(op, culprit)
     found += _from_mask(mechanism, op)
     found += _from_optimizer(evidence, mechanism, op)
@@ -76,6 +78,18 @@ def _from_operand(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
             text = f"{_place(maker, op)}: the mask selects none of {plural(n, 'entry', 'entries')}"
             yield Cause(code="empty_mask", evidence=text)
             return
+
+
+def _from_small(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
+    """A divisor so small that its type has lost digits of it."""
+    dtype = culprit.stats.dtype if culprit.stats is not None else op.dtype
+    tiny, maker = dtype_tiny(dtype), maker_of(culprit)
+    if tiny is None or maker is None or maker.derived or maker.name == "lift_fresh":
+        return  # a number that came in as small as that did not underflow
+    if abs(culprit.value or 1.0) < tiny:
+        what = f"`{maker.name.strip('_')}` gave {number(culprit.value)}"
+        text = f"{_place(maker, op)}: {what}, and below {number(tiny)} {dtype} runs out of digits"
+        yield Cause(code="underflow", evidence=text)
 
 
 def _zeros(culprit: Operand, distance: int) -> bool:

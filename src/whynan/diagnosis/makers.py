@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from whynan.model import Operand, OpRecord
@@ -37,6 +38,17 @@ def masked_by(operand: Operand | None) -> OpRecord | None:
     if maker is None or maker.name not in EXPONENTIALS or maker.value != 0 or not maker.inputs:
         return None
     return maker if maker.inputs[0].value == float("-inf") else None
+
+
+def vanishing_divisor(op: OpRecord) -> Operand | None:
+    """The divisor, where its smallness made the quotient overflow rather than the dividend."""
+    role = {"div": "other", "reciprocal": "self", "rsqrt": "self", "addcdiv": "tensor2"}
+    divisor = op.operand(role.get(op.name, ""))
+    if divisor is None or not divisor.value or not math.isfinite(divisor.value):
+        return None
+    dividend = op.operand("tensor1" if op.name == "addcdiv" else "self")
+    over = abs(dividend.value or 1.0) if dividend not in (None, divisor) else 1.0
+    return divisor if abs(divisor.value) < 1 / max(over, 1.0) else None
 
 
 def forward_of(node: str | None) -> str:

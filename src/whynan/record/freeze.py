@@ -23,6 +23,7 @@ from whynan.record.tracer import Tracer
 
 UPSTREAM_DEPTH = 8
 ZERO_TRAIL = 256  # a product that has run down to 0 stays there
+VANISHING = 1e-30  # of a product this small, the smaller factor is the reason
 PICKS = frozenset({"index", "gather", "index_select", "take", "take_along_dim"})
 CASTS = frozenset(
     f"Module.{name}" for name in ("half", "bfloat16", "float", "double", "to", "type")
@@ -215,7 +216,7 @@ class Freezer:
                 break
             node = self.locate(ref, index, before)
             maker: Record | None = node.record
-            if maker is None or maker.info.allocates:
+            if maker is None or maker.info.allocates or _is_seed(maker):
                 break
             operands = [
                 (read, self._operand(maker, read, node.index, history=False))
@@ -294,14 +295,23 @@ def _deciding(maker: OpRecord, operands: list[tuple[Read, Operand]]) -> tuple[Re
     known = [(r, o) for r, o in operands if o.value is not None and o.stats is not None]
     if not known or (maker.name == "sub" and maker.value == 0):
         return None
+    if maker.name.endswith("_like") or maker.name.startswith("new_"):
+        return None  # of their operand they take the shape only
     if maker.name in PICKS:  # the value, not its position; and only if it is the same element
         return known[0] if known[0][1].value == maker.value else None
     if maker.value == 0 and maker.name in ("mul", "div", "pow"):
         zero = [pair for pair in known if pair[1].value == 0]
         return zero[0] if zero else known[0]
-    if maker.value == 0 and maker.name in MATMULS:
+    vanishing = maker.name == "mul" and abs(maker.value or 1.0) < VANISHING
+    if vanishing or (maker.value == 0 and maker.name in MATMULS):
         return min(known, key=lambda pair: abs(pair[1].value or 0.0))
     return max(known, key=lambda pair: abs(pair[1].value or 0.0))
+
+
+def _is_seed(record: Record) -> bool:
+    """The 1 that a backward pass begins with: nobody wrote it."""
+    inside = _inside(record.frames) or ""
+    return record.info.base == "ones_like" and inside.endswith(("backward", "grad"))
 
 
 def _together(first: Record, second: Record) -> bool:
