@@ -219,3 +219,51 @@ def test_a_quotient_too_large_for_its_dividend_did_not_underflow(
     assert told.first["mechanism"] == "overflow"
     assert "underflow" not in told.causes
     assert "bring the operands down" in told.helps[0]
+
+
+WORKERS = """
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+class Pictures(Dataset):
+    def __len__(self):
+        return 12
+    def __getitem__(self, i):
+        x = torch.arange(18.0).reshape(2, 3, 3) * (i != 7)
+        return (x - x.mean()) / x.std()
+
+net = torch.nn.Conv2d(2, 1, 3)
+for x in DataLoader(Pictures(), batch_size=4, num_workers={workers}):
+    print(net(x).sum().item())
+"""
+
+
+def test_what_a_worker_did_is_not_seen_and_the_report_says_so(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    told = tell(programs, tmp_path, WORKERS.format(workers=2))
+    assert told.first["mechanism"] == "nonfinite_data"
+    assert "worker process of the DataLoader, and those are not seen" in told.text
+    assert "`num_workers=0`" in told.helps[0]
+    assert told.causes["bad_data"].endswith("first at [3, 0, 0, 0]")
+
+
+def test_what_this_process_did_is_seen(programs: ForkServer, tmp_path: Path) -> None:
+    told = tell(programs, tmp_path, WORKERS.format(workers=0))
+    assert told.first["mechanism"] == "division_by_zero"
+    assert "worker" not in told.text
+
+
+@pytest.mark.parametrize(
+    ("shape", "place"), [("[6]", "first at [4]"), ("[2, 3]", "first in row 1, column 1")]
+)
+def test_only_a_table_has_rows_and_columns(
+    shape: str, place: str, programs: ForkServer, tmp_path: Path
+) -> None:
+    program = f"""
+    import numpy, torch
+    x = numpy.ones({shape})
+    x.flat[4] = numpy.nan
+    print(torch.from_numpy(x).sum().item())
+    """
+    assert tell(programs, tmp_path, program).causes["bad_data"].endswith(place)

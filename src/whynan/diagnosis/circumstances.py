@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from whynan.diagnosis.makers import CHOOSING
-from whynan.diagnosis.words import plural
+from whynan.diagnosis.words import at, plural
 from whynan.model import FROM_BEFORE, Cause, Evidence, HistoryRow, Operand, OpRecord, number
 
 ROSE = 100.0  # times the lowest loss so far
@@ -65,8 +65,9 @@ def _data(evidence: Evidence, mechanism: str, culprit: Operand | None) -> Iterat
         stats, index = operand.stats, operand.first or operand.index
         place = ""
         if index:
-            columns = f", column {index[-1]}" if len(index) > 1 else ""
-            place = f", first in row {index[0]}{columns}"
+            table = len(index) == 2
+            place = f" in row {index[0]}, column {index[1]}" if table else at(index)
+            place = f", first{place}"
         cells = plural(stats.nonfinite, "cell")
         yield Cause(code="bad_data", evidence=f"{cells} of {stats.count:,} not finite{place}")
         return

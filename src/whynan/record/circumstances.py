@@ -36,6 +36,7 @@ def look_around(evidence: Evidence, session: Session) -> Evidence:
                 history=_history(session),
                 sample=_sample(evidence, session),
                 fetch=session.batches.last_fetch(),
+                workers=session.batches.workers,
                 layers=_layers(session) if evidence.step == 0 else (),
                 oddity=next((o for t in inputs if (o := oddity_in(t)) is not None), None),
                 weight_norm=_weight_norm(session),

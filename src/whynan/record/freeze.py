@@ -8,7 +8,17 @@ from typing import Any
 
 import torch
 
-from whynan.model import FROM_BEFORE, MATMULS, Operand, OpRecord, Origin, Phase, Scalar, TensorStats
+from whynan.model import (
+    FROM_BEFORE,
+    FROM_LOADER,
+    MATMULS,
+    Operand,
+    OpRecord,
+    Origin,
+    Phase,
+    Scalar,
+    TensorStats,
+)
 from whynan.positions import in_one_loop, written_at
 from whynan.record.exponents import exponents_of
 from whynan.record.modules import path_of
@@ -28,8 +38,6 @@ PICKS = frozenset({"index", "gather", "index_select", "take", "take_along_dim"})
 CASTS = frozenset(
     f"Module.{name}" for name in ("half", "bfloat16", "float", "double", "to", "type")
 )
-
-FROM_LOADER = "data from a DataLoader"
 
 
 class Freezer:
