@@ -267,3 +267,120 @@ def test_only_a_table_has_rows_and_columns(
     print(torch.from_numpy(x).sum().item())
     """
     assert tell(programs, tmp_path, program).causes["bad_data"].endswith(place)
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("h = torch.zeros(3).half()\nprint(1 / (h + 1e-8))", "use a larger eps: in float16"),
+        ("print(torch.log(torch.zeros(3).half().clamp(min=1e-8)))", "use a larger eps: in float16"),
+        ("m = torch.zeros(3) > 1\nprint(torch.zeros(3).sum() / m.sum())", "the divisor counts"),
+        ("m = torch.zeros(3) > 1\nprint(1 / m.float().sum())", "the divisor counts"),
+        ("n = torch.bincount(torch.tensor([0, 2])).float()\nprint(1 / n)", "the divisor counts"),
+        ("v = torch.zeros(3)\nprint(v / v.norm())", "the divisor is a norm"),
+        ("v = torch.zeros(3)\nprint(v / v.pow(2).sum().sqrt())", "the divisor is a norm"),
+        ("v = torch.ones(3)\nprint(v / v.std())", "the divisor measures spread"),
+        ("v = torch.ones(3)\nd = v - v.mean()\nprint(d / d.pow(2).mean())", "the divisor measures"),
+        ("v = torch.zeros(3)\nprint(v / v.sum())", "the divisor is a sum"),
+        ("v = torch.ones(3)\nprint(v / (v - 1.0))", "the divisor is a difference"),
+        ("tau = 0.0\nprint(torch.ones(3) / tau)", "a plain number: keep it above 0 where it is"),
+        ("v = torch.zeros(3)\nprint(1 / v.tanh())", "keep the divisor away from 0, for a count"),
+    ],
+)  # fmt: skip
+def test_the_help_fits_what_the_divisor_is(
+    program: str, words: str, programs: ForkServer, tmp_path: Path
+) -> None:
+    assert words in tell(programs, tmp_path, f"import torch\n{program}").helps[0]
+
+
+def test_a_plain_number_that_divides_is_named(programs: ForkServer, tmp_path: Path) -> None:
+    told = tell(programs, tmp_path, "import torch\ntau = 0.0\nprint(torch.ones(3) / tau)")
+    assert told.headline.endswith("divided 1 by `tau`, which is 0")
+    program = "import torch\ntau = torch.zeros(3)\nprint(2 / tau)"
+    assert tell(programs, tmp_path, program).headline.endswith("by `tau`, which is 0")
+
+
+def test_a_constant_column_is_no_cancellation(programs: ForkServer, tmp_path: Path) -> None:
+    program = """
+    import torch
+    y = torch.full((6,), 5.0)
+    d = y - y.mean()
+    print(d / d.pow(2).sum().sqrt())
+    """
+    told = tell(programs, tmp_path, program)
+    assert told.causes == {"constant_input": "line 4: all values equal their mean, 5"}
+
+
+def test_one_value_that_equals_the_mean_is_no_constant(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    program = "import torch\ny = torch.tensor([4.0, 5.0, 6.0])\nprint(1 / (y - y.mean()))"
+    assert list(tell(programs, tmp_path, program).causes) == ["cancellation"]
+
+
+def test_a_spread_of_one_value_speaks_of_the_last_batch(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    told = tell(programs, tmp_path, "import torch\nx = torch.ones(1, 3)\nprint(x.std(0))")
+    assert "drop_last=True" in told.helps[0]
+    assert "unbiased=False" in told.helps[1]
+    told = tell(programs, tmp_path, "import torch\nx = torch.ones(0, 3)\nprint(x.mean(0))")
+    assert not any("drop_last" in title for title in told.helps)
+
+
+CLIPPED = """
+import torch
+w = torch.nn.Parameter(torch.ones(4))
+optimizer = torch.optim.SGD([w], lr=1e-3)
+(w * 1e25).sum().backward()
+{clip}
+optimizer.step()
+print(w)
+"""
+
+
+def test_a_program_that_clips_is_not_told_to_clip(programs: ForkServer, tmp_path: Path) -> None:
+    told = tell(programs, tmp_path, CLIPPED.format(clip="torch.nn.utils.clip_grad_norm_([w], 5.0)"))
+    assert "the norm that `clip_grad_norm_` takes exceeded" in told.headline
+    assert "clip_grad_value_" in told.helps[0]
+
+
+TARGETS = """
+import torch
+logits = torch.randn(3, 4)
+target = torch.tensor({target})
+print(torch.nn.functional.cross_entropy(logits, target{more}))
+"""
+
+
+def test_targets_that_are_all_ignored_are_told_as_that(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    told = tell(programs, tmp_path, TARGETS.format(target="[-100] * 3", more=""))
+    assert "had nothing to average: all 3 targets are -100, which it ignores" in told.headline
+    assert "`(target != -100).any()`" in told.helps[0]
+    weightless = TARGETS.format(target="[1, 1, 1]", more=", weight=torch.tensor([1.0, 0, 1, 1])")
+    assert "nothing to average: no target counts" in tell(programs, tmp_path, weightless).headline
+
+
+def test_nothing_is_said_to_lie_in_an_empty_bin(programs: ForkServer, tmp_path: Path) -> None:
+    program = """
+    import torch
+    counts = torch.bincount(torch.tensor([0, 5, 5])).float()
+    print(1 / counts)
+    """
+    assert "bincount 0 an empty bin" in tell(programs, tmp_path, program).text
+
+
+def test_a_value_that_was_overwritten_is_the_one_its_reader_saw(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    program = """
+    import torch
+    x = torch.full((2,), 3e20)
+    x.mul_(0.5)
+    x.mul_(x)
+    print(x)
+    """
+    links = tell(programs, tmp_path, program).first["chain"]
+    assert next(link["value"] for link in links if link["op"] == "mul") == pytest.approx(1.5e20)

@@ -10,7 +10,7 @@ import torch
 
 from whynan.model import (
     FROM_BEFORE,
-    FROM_LOADER,
+    FROM_LOADER as FROM_LOADER,
     MATMULS,
     Operand,
     OpRecord,
@@ -34,6 +34,7 @@ from whynan.record.tracer import Tracer
 UPSTREAM_DEPTH = 8
 ZERO_TRAIL = 256  # a product that has run down to 0 stays there
 VANISHING = 1e-30  # of a product this small, the smaller factor is the reason
+BINS = frozenset({"bincount", "histc"})
 PICKS = frozenset({"index", "gather", "index_select", "take", "take_along_dim"})
 CASTS = frozenset(
     f"Module.{name}" for name in ("half", "bfloat16", "float", "double", "to", "type")
@@ -192,7 +193,7 @@ class Freezer:
         value = real(tensor[index].item()) if index is not None and tensor.numel() else None
         upstream: tuple[OpRecord, ...] = ()
         if history and tensor.dtype is not torch.bool:
-            upstream = self._upstream(record, read.ref, index)
+            upstream = self._upstream(record, read.ref, index, value)
         return Operand(
             role=read.role,
             stats=_spread(tensor) if history else stats_of(tensor),
@@ -215,7 +216,9 @@ class Freezer:
             return None
         return "leaf tensor" if entry.leaf else FROM_BEFORE
 
-    def _upstream(self, record: Record, ref: Ref, index: Index | None) -> tuple[OpRecord, ...]:
+    def _upstream(
+        self, record: Record, ref: Ref, index: Index | None, value: float | None
+    ) -> tuple[OpRecord, ...]:
         """How a finite operand came to be: its maker, that one's deciding operand, and so on."""
         found: list[OpRecord] = []
         before = record.index
@@ -226,11 +229,15 @@ class Freezer:
             maker: Record | None = node.record
             if maker is None or maker.info.allocates or _is_seed(maker):
                 break
+            bare = self._bare(maker, node.k, node.index)
+            if bare.value is None and bare.outputs:  # overwritten since: its reader saw it
+                bare = replace(bare, outputs=(replace(bare.outputs[0], value=value),))
             operands = [
                 (read, self._operand(maker, read, node.index, history=False))
                 for read in reads(maker, node.k, node.index)
             ]
-            bare = self._bare(maker, node.k, node.index)
+            if bare.name in BINS and bare.value == 0:
+                operands = []  # nothing fell into that bin
             if bare.name == "sub" and bare.value == 0:
                 operands = [(r, self._with_maker(maker, r, o)) for r, o in operands]
             found.append(replace(bare, inputs=tuple(o for _, o in operands)))
@@ -238,7 +245,7 @@ class Freezer:
             if chosen is None:
                 break
             read, operand = chosen
-            ref, index, before = read.ref, operand.index, maker.index
+            ref, index, before, value = read.ref, operand.index, maker.index, operand.value
         return tuple(found)
 
     def _with_maker(self, record: Record, read: Read, operand: Operand) -> Operand:

@@ -20,7 +20,7 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.diagnosis.makers import masked_by
+from whynan.diagnosis.makers import larger_eps, lost_eps, masked_by
 from whynan.diagnosis.naming import short_call
 from whynan.diagnosis.words import at, called, origin_label, plural, subject
 from whynan.model import MATMULS, Evidence, Finding, Fix, Operand, OpRecord, number
@@ -136,6 +136,8 @@ def _fixes(x: Operand) -> tuple[Fix, ...]:
     if masked_by(x) is not None:
         name = x.name if x.name and x.name.isidentifier() else "p"
         return (Fix(kind="double_where", title=f"make the argument safe before the logarithm: `torch.where({name} > 0, {name}, 1).log()`"), floor)  # fmt: skip
+    if any(map(lost_eps, x.upstream)):
+        return larger_eps(x)
     if maker == "_softmax":
         return (Fix(kind="log_softmax", title="take the logarithm before the small values are rounded away: `log_softmax`"), floor)  # fmt: skip
     if maker == "sigmoid":

@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 
 from whynan.diagnosis.makers import forward_of, vanishing_divisor
-from whynan.diagnosis.naming import short_call
+from whynan.diagnosis.naming import call_of, short_call
 from whynan.diagnosis.words import called, dtype_max, origin_label, subject
 from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, dotted, number
 from whynan.registry import rule
@@ -62,7 +62,14 @@ def _who(op: OpRecord) -> str:
         return f"the gradient of `{short_call(op)}`"
     if op.name == "_to_copy":
         return "a cast"
+    if _clips(op):
+        return f"the norm that `{short_call(op)}` takes"
     return f"`{short_call(op)}`"
+
+
+def _clips(op: OpRecord) -> bool:
+    """The norm by which a library's function clips the gradients."""
+    return "clip_grad_norm" in call_of(op) or "clip_grad_norm" in (op.inside or "")
 
 
 def _largest(op: OpRecord) -> Operand | None:
@@ -105,6 +112,11 @@ def _inferred(op: OpRecord, evidence: Evidence) -> tuple[str, ...]:
 
 
 def _fixes(op: OpRecord, dtype: str) -> tuple[Fix, ...]:
+    if _clips(op):
+        return (
+            Fix(kind="clip_value", title="bound each gradient before its norm is taken, `torch.nn.utils.clip_grad_value_`: a norm that overflows scales all of them to 0"),
+            Fix(kind="scale_down", title="bring the gradients down where they grow: scale the data, bound what is exponentiated, lower the learning rate"),
+        )  # fmt: skip
     if op.phase == "optimizer":
         return (
             Fix(kind="clip_gradients", title="clip the gradients before `step()`, with a norm that does not overflow itself"),
