@@ -11,7 +11,9 @@ Phase = Literal["forward", "backward", "optimizer", "data", "init"]
 Sink = Literal["loss", "gradient", "parameter", "output", "observed", "exception"]
 Scalar = float | int | bool | str | None
 MATMULS = frozenset({"mm", "mv", "dot", "bmm", "addmm", "baddbmm", "addmv"})
-FROM_BEFORE = "value from before the recording"  # the source of an operand
+# Sources of an operand.
+FROM_BEFORE = "value from before the recording"
+FROM_LOADER = "data from a DataLoader"
 
 
 def number(value: float | complex | None) -> str:
@@ -236,6 +238,7 @@ class Circumstances:
     history: tuple[HistoryRow, ...] = ()
     sample: Sample | None = None
     fetch: Fetch | None = None
+    workers: int = 0  # processes that the last batch came from
     layers: tuple[Layer, ...] = ()  # those that look wrong
     oddity: Oddity | None = None
     weight_norm: float | None = None  # the largest of a parameter

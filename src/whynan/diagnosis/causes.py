@@ -6,19 +6,27 @@ import math
 import os
 from collections.abc import Iterator
 
-from whynan.diagnosis.circumstances import CHOOSING, causes_around
-from whynan.diagnosis.words import plural
+from whynan.diagnosis.circumstances import causes_around
+from whynan.diagnosis.makers import (
+    CHOOSING,
+    counts,
+    counts_a_mask,
+    lost_eps,
+    maker_of,
+    masked_by,
+    vanishing_divisor,
+)
+from whynan.diagnosis.words import dtype_tiny, plural
 from whynan.model import MATMULS, Cause, Evidence, Operand, OpRecord, number
 
 # Functions whose result rounds to exactly 0 although no input is.
 UNDERFLOWING = frozenset(
     {"exp", "_softmax", "sigmoid", "mul", "pow", "square", "prod", "cumprod", "exp2", "_linalg_det"}
 )
-COMPARISONS = frozenset({"gt", "lt", "ge", "le", "eq", "ne", "logical_and", "logical_not"})
 SATURATING = frozenset({"sigmoid", "tanh", "_softmax", "erf"})
-BOUNDS = frozenset({"clamp_min", "clamp", "maximum"})
 LARGEST = frozenset({"max", "amax", "aminmax"})
 SMALLEST = frozenset({"min", "amin", "aminmax"})
+TOGETHER = frozenset({"sum", "mean", "linalg_vector_norm", "norm"})  # 0 only if all squares are
 NEAR = 3
 LEAST = 1e-37  # about the smallest normal float32
 HALF = frozenset({"float16", "bfloat16"})
@@ -31,6 +39,8 @@ def causes_of(
 ) -> tuple[Cause, ...]:
     """The causes whose evidence is in the recording, most telling first."""
     found = list(_from_operand(op, culprit)) if culprit is not None else []
+    if culprit is not None and vanishing_divisor(op) is culprit:
+        found += _from_small(op, culprit)
     found += _from_function(op, culprit)
     found += _from_mask(mechanism, op)
     found += _from_optimizer(evidence, mechanism, op)
@@ -48,6 +58,8 @@ def _from_operand(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
             return  # torch's own derivative formula: nothing that anybody wrote
         if distance >= NEAR and maker.value != 0:
             return  # far back, only a trail of zeros explains a zero
+        if maker.value == 0 and not _zeros(culprit, distance):
+            return  # what became of that 0 is no longer one
         if maker.name in SATURATING and maker.value in (1, -1):
             reason = next((o.value for o in maker.inputs if o.value is not None), None)
             text = f"{_place(maker, op)}: `{maker.name.strip('_')}` of {number(reason)} rounded to exactly {number(maker.value)}"
@@ -59,20 +71,43 @@ def _from_operand(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
             )
             return
         if maker.name in ("sub", "rsub") and _cancelled(maker):
-            yield _difference(maker, op)
+            together = any(m.name in TOGETHER for m in culprit.upstream[:distance])
+            yield _difference(maker, op, together=together)
             return
-        if maker.value == 0 and _lost_eps(maker, op) is not None:
-            yield Cause(code="eps_too_small", evidence=_lost_eps(maker, op) or "")
+        if lost_eps(maker) is not None:
+            yield Cause(code="eps_too_small", evidence=_told_eps(maker, op))
             return
         if maker.value == 0 and _rounds_to_zero(maker):
             yield Cause(code="underflow", evidence=_underflow(maker, op))
             return
-        if maker.value == 0 and maker.name == "sum" and _counts_a_mask(maker, culprit):
+        if (
+            maker.value == 0
+            and maker.name == "sum"
+            and counts_a_mask(maker, culprit.upstream[distance + 1 :])
+        ):
             stats = maker.inputs[0].slice_stats or maker.inputs[0].stats
             n = stats.count if stats is not None else 0
             text = f"{_place(maker, op)}: the mask selects none of {plural(n, 'entry', 'entries')}"
             yield Cause(code="empty_mask", evidence=text)
             return
+
+
+def _from_small(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
+    """A divisor so small that its type has lost digits of it."""
+    dtype = culprit.stats.dtype if culprit.stats is not None else op.dtype
+    tiny, maker = dtype_tiny(dtype), maker_of(culprit)
+    if tiny is None or maker is None or maker.derived or maker.name == "lift_fresh":
+        return  # a number that came in as small as that did not underflow
+    if abs(culprit.value or 1.0) < tiny:
+        what = f"`{maker.name.strip('_')}` gave {number(culprit.value)}"
+        text = f"{_place(maker, op)}: {what}, and below {number(tiny)} {dtype} runs out of digits"
+        yield Cause(code="underflow", evidence=text)
+
+
+def _zeros(culprit: Operand, distance: int) -> bool:
+    """Whether all values that are known from there to the operand are 0."""
+    later = (culprit.value, *(op.value for op in culprit.upstream[:distance]))
+    return all(value in (0, None) for value in later)
 
 
 def _cancelled(maker: OpRecord) -> bool:
@@ -85,11 +120,15 @@ def _cancelled(maker: OpRecord) -> bool:
     return maker.value < 0 and abs(maker.value) < CANCELLED * max(map(abs, values))
 
 
-def _difference(maker: OpRecord, op: OpRecord) -> Cause:
+def _difference(maker: OpRecord, op: OpRecord, *, together: bool) -> Cause:
+    """A range or a spread of 0 is a constant; one value that equals the mean is not."""
     a, b = (o.value for o in maker.inputs if o.value is not None)
     made_by = {(o.source or "").removeprefix("result of ") for o in maker.inputs}
     if maker.value == 0 and made_by & LARGEST and made_by & SMALLEST:
         text = f"{_place(maker, op)}: the largest and the smallest value are both {number(a)}"
+        return Cause(code="constant_input", evidence=text)
+    if maker.value == 0 and together and "mean" in made_by:
+        text = f"{_place(maker, op)}: all values equal their mean, {number(a)}"
         return Cause(code="constant_input", evidence=text)
     if maker.value == 0:
         text = f"{_place(maker, op)}: two equal values were subtracted"
@@ -100,22 +139,14 @@ def _difference(maker: OpRecord, op: OpRecord) -> Cause:
     return Cause(code="cancellation", evidence=text)
 
 
-def _lost_eps(maker: OpRecord, op: OpRecord) -> str | None:
-    """An eps that the type rounds to 0."""
-    eps = None
-    if maker.name == "add":
-        eps = maker.scalar("other", "value")
-    elif maker.name in BOUNDS:
-        eps = maker.scalar("min", "other")
-    if not eps or eps < 0:
-        return None
+def _told_eps(maker: OpRecord, op: OpRecord) -> str:
     what = "adding" if maker.name == "add" else "a lower bound of"
-    return f"{_place(maker, op)}: {what} {number(eps)} in {maker.dtype} gives 0"
+    return f"{_place(maker, op)}: {what} {number(lost_eps(maker))} in {maker.dtype} gives 0"
 
 
 def _from_function(op: OpRecord, culprit: Operand | None) -> Iterator[Cause]:
     """A stable function exists for what was composed by hand."""
-    if op.name != "log" or culprit is None or not culprit.upstream:
+    if op.name != "log" or culprit is None or not culprit.upstream or masked_by(culprit):
         return
     # Choosing elements in between changes nothing about it.
     names = [op.name for op in culprit.upstream if op.name not in CHOOSING][:2] or [""]
@@ -151,17 +182,17 @@ def _from_optimizer(evidence: Evidence, mechanism: str, op: OpRecord) -> Iterato
 
 
 def _unguarded(mechanism: str, op: OpRecord, culprit: Operand) -> Iterator[Cause]:
-    if culprit.value != 0 or op.derived:
+    if culprit.value != 0 or op.derived or masked_by(culprit):
         return
     if any(m.name == "add" and m.scalar("other", "value") for m in culprit.upstream[:NEAR]):
         return
     what = "divisor" if mechanism == "division_by_zero" else "argument"
-    if _counted(culprit):
+    if counts(culprit) or _added_up(culprit):
         return  # a number of things that happens to be 0 is an empty selection, not a missing eps
     yield Cause(code="missing_eps", evidence=f"nothing keeps the {what} away from 0")
 
 
-def _counted(culprit: Operand) -> bool:
+def _added_up(culprit: Operand) -> bool:
     return any(m.name in ("bincount", "index_add", "scatter_add") for m in culprit.upstream[:NEAR])
 
 
@@ -174,12 +205,8 @@ def _from_precision(op: OpRecord, culprit: Operand | None) -> Iterator[Cause]:
         )
     elif dtype == "float16" and culprit is not None and _near_the_end(op, culprit):
         yield Cause(code="low_precision", evidence=f"float16 ends at 65504; {number(culprit.value)} was close to it")  # fmt: skip
-    elif dtype == "float16" and culprit is not None and culprit.value == 0:
-        lost = next((m for m in culprit.upstream if _lost_eps(m, op) and m.value == 0), None)
-        if lost is not None:
-            yield Cause(
-                code="low_precision", evidence="float16 ends at 6e-8; float32 holds this eps"
-            )
+    elif dtype == "float16" and culprit is not None and any(map(lost_eps, culprit.upstream)):
+        yield Cause(code="low_precision", evidence="float16 ends at 6e-8; float32 holds this eps")
 
 
 def _near_the_end(op: OpRecord, culprit: Operand) -> bool:
@@ -218,19 +245,3 @@ def _nonzero_operands(op: OpRecord) -> bool:
         return bool(values) and all(v - v == 0 for v in values)
     values += [v for v in op.scalars.values() if isinstance(v, (int, float))]
     return bool(values) and all(v != 0 for v in values)
-
-
-def _counts_a_mask(total: OpRecord, culprit: Operand) -> bool:
-    """A sum of booleans, or of what was made from booleans or a comparison."""
-    stats = (total.inputs[0].slice_stats or total.inputs[0].stats) if total.inputs else None
-    if stats is None:
-        return False
-    if stats.dtype == "bool" or "int" in stats.dtype:
-        return True
-    before = culprit.upstream[culprit.upstream.index(total) + 1 :][:1]
-    return any(m.name in COMPARISONS or _casts_a_mask(m) for m in before)
-
-
-def _casts_a_mask(op: OpRecord) -> bool:
-    dtypes = [o.stats.dtype for o in op.inputs if o.stats is not None]
-    return op.name == "_to_copy" and any(d == "bool" or "int" in d for d in dtypes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from whynan.diagnosis.makers import COUNTING
 from whynan.diagnosis.words import plural
 from whynan.model import Evidence, Finding, Link, OpRecord, number
 
@@ -59,11 +60,18 @@ def _reason(op: OpRecord, finding: Finding) -> list[Link]:
 
 
 def _reason_link(maker: OpRecord) -> Link:
+    return Link(
+        site=maker.site, op=maker.name, value=maker.value, note=made_from(maker), role="reason"
+    )
+
+
+def made_from(maker: OpRecord) -> str:
+    """The values that an operation had at the witness: `from 2.5, 0`."""
+    if maker.name in COUNTING and maker.value == 0:
+        return "an empty bin" if maker.name != "count_nonzero" else "all are 0"
     values = [number(o.value) for o in maker.inputs if o.value is not None]
     note = f"from {', '.join(values[:3])}" if values else ""
-    if maker.derived:
-        note = f"{note}, backward".removeprefix(", ")
-    return Link(site=maker.site, op=maker.name, value=maker.value, note=note, role="reason")
+    return f"{note}, backward".removeprefix(", ") if maker.derived else note
 
 
 def _path(path: tuple[OpRecord, ...], room: int) -> list[Link]:

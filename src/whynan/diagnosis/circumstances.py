@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterator
 from itertools import pairwise
 
-from whynan.diagnosis.words import plural
+from whynan.diagnosis.makers import CHOOSING
+from whynan.diagnosis.words import at, plural
 from whynan.model import FROM_BEFORE, Cause, Evidence, HistoryRow, Operand, OpRecord, number
 
 ROSE = 100.0  # times the lowest loss so far
@@ -14,7 +15,6 @@ GREW = 1000.0  # times the smallest gradient of the last steps
 STEEP = 1.8  # growth of a gradient from one operation to the next
 OVERSHOT = 0.2  # an update against the largest weight's norm; a thousandth is usual
 HUGE = 1e8  # no feature of a healthy data set
-CHOOSING = frozenset({"index", "gather", "index_select", "select"})
 DRIFTED = frozenset({"overflow", "log_nonpositive", "invalid_domain", "sqrt_negative"})
 
 
@@ -65,8 +65,9 @@ def _data(evidence: Evidence, mechanism: str, culprit: Operand | None) -> Iterat
         stats, index = operand.stats, operand.first or operand.index
         place = ""
         if index:
-            columns = f", column {index[-1]}" if len(index) > 1 else ""
-            place = f", first in row {index[0]}{columns}"
+            table = len(index) == 2
+            place = f" in row {index[0]}, column {index[1]}" if table else at(index)
+            place = f", first{place}"
         cells = plural(stats.nonfinite, "cell")
         yield Cause(code="bad_data", evidence=f"{cells} of {stats.count:,} not finite{place}")
         return
@@ -182,6 +183,9 @@ def _gradients(evidence: Evidence, culprit: Operand | None) -> Iterator[Cause]:
     last = [r.grad_max for r in rows[-6:] if r.grad_max is not None]
     if len(last) < 4 or not all(b > 1.5 * a for a, b in pairwise(last)):
         return
-    if last[-1] > GREW * last[0] or math.isinf(last[-1]):
-        text = f"the largest gradient grew from {number(last[0])} to {number(last[-1])} in {len(last)} steps"
-        yield Cause(code="exploding_gradients", evidence=text)
+    if last[-1] > GREW * last[0]:
+        # An infinite norm may be its squares' overflow: nothing is said of the gradient itself.
+        held = [norm for norm in last if math.isfinite(norm)]
+        text = f"the largest norm of a gradient grew from {number(held[0])} to {number(held[-1])} in {len(held)} steps"
+        beyond = ", and its squares then overflowed" if len(held) < len(last) else ""
+        yield Cause(code="exploding_gradients", evidence=text + beyond)

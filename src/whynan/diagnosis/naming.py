@@ -52,11 +52,21 @@ def call_of(op: OpRecord) -> str:
 def short_call(op: OpRecord) -> str:
     """The last word of the call: `log`."""
     call = call_of(op)
-    return call.rsplit(".", 1)[-1] if call[-1].isalnum() else call
+    return call.rsplit(".", 1)[-1] if call[-1].isidentifier() else call
 
 
 def _matches(attr: str, op: OpRecord) -> bool:
     return attr.strip("_") == op.name.strip("_")
+
+
+def right_number(op: OpRecord) -> str | None:
+    """The source of the plain number on the right of an operator whose sides do not swap."""
+    tree = _tree(op)
+    given = op.name in _ORDERED and op.scalar("other", "exponent") is not None
+    if not given or op.node is not None or not isinstance(tree, ast.BinOp):
+        return None
+    text = ast.unparse(tree.right)
+    return text if len(text) <= MAX_NAME else None
 
 
 def operand_names(op: OpRecord) -> list[str | None]:
@@ -82,6 +92,8 @@ def operand_names(op: OpRecord) -> list[str | None]:
     if isinstance(tree, ast.BinOp) and len(op.inputs) == 1:
         if op.name == "reciprocal":  # how torch computes `number / tensor`
             parts = parts[1:]
+        elif right_number(op) is not None:
+            parts = parts[:1]
         elif not any(isinstance(p, ast.Constant) for p in parts):
             return names  # one of the two is a plain number; the source does not say which
     constants = [isinstance(p, ast.Constant) for p in parts]
@@ -97,6 +109,7 @@ _NAMESPACES = frozenset(
     {"torch", "F", "nn.functional", "torch.nn.functional", "torch.linalg", "torch.special"}
     | {"np", "numpy", "xp", "cp", "cupy", "jnp"}
 )
+_ORDERED = frozenset({"div", "sub", "pow", "remainder", "fmod", "floor_divide"})
 _SYNONYMS = {
     "_softmax": ("softmax",), "_log_softmax": ("log_softmax",), "mm": ("matmul",), "bmm": ("matmul",),
     "linalg_vector_norm": ("norm", "vector_norm"), "div": ("divide", "true_divide"),

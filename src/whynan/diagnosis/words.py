@@ -63,3 +63,15 @@ def dtype_max(dtype: str) -> float | None:
         "float8_e4m3fn": 448.0,
         "float8_e5m2": 57344.0,
     }.get(dtype)
+
+
+def dtype_tiny(dtype: str) -> float | None:
+    """The smallest number of a type that still has all its digits, by name."""
+    return {
+        "float16": 2.0**-14,
+        "bfloat16": 2.0**-126,
+        "float32": 2.0**-126,
+        "float64": 2.0**-1022,
+        "complex64": 2.0**-126,
+        "complex128": 2.0**-1022,
+    }.get(dtype)

@@ -36,6 +36,7 @@ def look_around(evidence: Evidence, session: Session) -> Evidence:
                 history=_history(session),
                 sample=_sample(evidence, session),
                 fetch=session.batches.last_fetch(),
+                workers=session.batches.workers,
                 layers=_layers(session) if evidence.step == 0 else (),
                 oddity=next((o for t in inputs if (o := oddity_in(t)) is not None), None),
                 weight_norm=_weight_norm(session),
@@ -54,7 +55,7 @@ def _sample(evidence: Evidence, session: Session) -> Sample | None:
     """From the inputs if they are bad themselves, else from the rows that the origin spoilt."""
     inputs = session.batches.inputs
     size = len(inputs[0]) if inputs else len(session.batches.indices or ())
-    if size < 2:
+    if size < 2 or not _is_batch(inputs, size, session):
         return None
     for tensor in inputs:
         if tensor.is_floating_point() and len(tensor) == size:
@@ -72,6 +73,13 @@ def _sample(evidence: Evidence, session: Session) -> Sample | None:
     if not are_in_order(record, session.tracer):
         return None
     return _named(_bad_rows(made), size, session)
+
+
+def _is_batch(inputs: list[torch.Tensor], size: int, session: Session) -> bool:
+    """One dimension alone may be the features of a single sample; a DataLoader says what it is."""
+    if any(t.dim() > 1 and len(t) == size for t in inputs):
+        return True
+    return len(session.batches.indices or ()) == size
 
 
 def _bad_rows(tensor: torch.Tensor) -> list[int]:

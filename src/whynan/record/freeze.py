@@ -8,7 +8,17 @@ from typing import Any
 
 import torch
 
-from whynan.model import FROM_BEFORE, MATMULS, Operand, OpRecord, Origin, Phase, Scalar, TensorStats
+from whynan.model import (
+    FROM_BEFORE,
+    FROM_LOADER as FROM_LOADER,
+    MATMULS,
+    Operand,
+    OpRecord,
+    Origin,
+    Phase,
+    Scalar,
+    TensorStats,
+)
 from whynan.positions import in_one_loop, written_at
 from whynan.record.exponents import exponents_of
 from whynan.record.modules import path_of
@@ -23,12 +33,12 @@ from whynan.record.tracer import Tracer
 
 UPSTREAM_DEPTH = 8
 ZERO_TRAIL = 256  # a product that has run down to 0 stays there
+VANISHING = 1e-30  # of a product this small, the smaller factor is the reason
+BINS = frozenset({"bincount", "histc"})
 PICKS = frozenset({"index", "gather", "index_select", "take", "take_along_dim"})
 CASTS = frozenset(
     f"Module.{name}" for name in ("half", "bfloat16", "float", "double", "to", "type")
 )
-
-FROM_LOADER = "data from a DataLoader"
 
 
 class Freezer:
@@ -183,7 +193,7 @@ class Freezer:
         value = real(tensor[index].item()) if index is not None and tensor.numel() else None
         upstream: tuple[OpRecord, ...] = ()
         if history and tensor.dtype is not torch.bool:
-            upstream = self._upstream(record, read.ref, index)
+            upstream = self._upstream(record, read.ref, index, value)
         return Operand(
             role=read.role,
             stats=_spread(tensor) if history else stats_of(tensor),
@@ -206,7 +216,9 @@ class Freezer:
             return None
         return "leaf tensor" if entry.leaf else FROM_BEFORE
 
-    def _upstream(self, record: Record, ref: Ref, index: Index | None) -> tuple[OpRecord, ...]:
+    def _upstream(
+        self, record: Record, ref: Ref, index: Index | None, value: float | None
+    ) -> tuple[OpRecord, ...]:
         """How a finite operand came to be: its maker, that one's deciding operand, and so on."""
         found: list[OpRecord] = []
         before = record.index
@@ -215,13 +227,17 @@ class Freezer:
                 break
             node = self.locate(ref, index, before)
             maker: Record | None = node.record
-            if maker is None or maker.info.allocates:
+            if maker is None or maker.info.allocates or _is_seed(maker):
                 break
+            bare = self._bare(maker, node.k, node.index)
+            if bare.value is None and bare.outputs:  # overwritten since: its reader saw it
+                bare = replace(bare, outputs=(replace(bare.outputs[0], value=value),))
             operands = [
                 (read, self._operand(maker, read, node.index, history=False))
                 for read in reads(maker, node.k, node.index)
             ]
-            bare = self._bare(maker, node.k, node.index)
+            if bare.name in BINS and bare.value == 0:
+                operands = []  # nothing fell into that bin
             if bare.name == "sub" and bare.value == 0:
                 operands = [(r, self._with_maker(maker, r, o)) for r, o in operands]
             found.append(replace(bare, inputs=tuple(o for _, o in operands)))
@@ -229,7 +245,7 @@ class Freezer:
             if chosen is None:
                 break
             read, operand = chosen
-            ref, index, before = read.ref, operand.index, maker.index
+            ref, index, before, value = read.ref, operand.index, maker.index, operand.value
         return tuple(found)
 
     def _with_maker(self, record: Record, read: Read, operand: Operand) -> Operand:
@@ -294,14 +310,23 @@ def _deciding(maker: OpRecord, operands: list[tuple[Read, Operand]]) -> tuple[Re
     known = [(r, o) for r, o in operands if o.value is not None and o.stats is not None]
     if not known or (maker.name == "sub" and maker.value == 0):
         return None
+    if maker.name.endswith("_like") or maker.name.startswith("new_"):
+        return None  # of their operand they take the shape only
     if maker.name in PICKS:  # the value, not its position; and only if it is the same element
         return known[0] if known[0][1].value == maker.value else None
-    if maker.value == 0 and maker.name in ("mul", "div"):
+    if maker.value == 0 and maker.name in ("mul", "div", "pow"):
         zero = [pair for pair in known if pair[1].value == 0]
         return zero[0] if zero else known[0]
-    if maker.value == 0 and maker.name in MATMULS:
+    vanishing = maker.name == "mul" and abs(maker.value or 1.0) < VANISHING
+    if vanishing or (maker.value == 0 and maker.name in MATMULS):
         return min(known, key=lambda pair: abs(pair[1].value or 0.0))
     return max(known, key=lambda pair: abs(pair[1].value or 0.0))
+
+
+def _is_seed(record: Record) -> bool:
+    """The 1 that a backward pass begins with: nobody wrote it."""
+    inside = _inside(record.frames) or ""
+    return record.info.base == "ones_like" and inside.endswith(("backward", "grad"))
 
 
 def _together(first: Record, second: Record) -> bool:

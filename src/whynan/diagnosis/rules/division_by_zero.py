@@ -21,9 +21,10 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.diagnosis.naming import short_call
+from whynan.diagnosis.makers import divisor_is, larger_eps
+from whynan.diagnosis.naming import right_number, short_call
 from whynan.diagnosis.words import called, origin_label, plural, subject
-from whynan.model import Evidence, Finding, Fix, OpRecord, number
+from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, number
 from whynan.registry import rule
 
 DIVISORS = {
@@ -31,6 +32,33 @@ DIVISORS = {
     "reciprocal": ("self",), "rsqrt": ("self",), "addcdiv": ("tensor2",), "pow": ("self",),
     "float_power": ("self",), "true_divide": ("other",), "_fused_adam": (), "_fused_adamw": (), "_fused_adagrad": (),
     "_weight_norm_interface": (),
+}  # fmt: skip
+
+ADD_EPS = Fix(kind="add_eps", title="add a small eps to the divisor, where it cannot be negative")
+GENERIC = (
+    Fix(kind="clamp_denominator", title="keep the divisor away from 0, for a count with `.clamp(min=1)`, otherwise with `.clamp(min=eps)`"),
+    ADD_EPS,
+)  # fmt: skip
+# By what the divisor is.
+HELPS = {
+    "count": (
+        Fix(kind="clamp_denominator", title="the divisor counts things: keep it at 1 or more, `.clamp(min=1)`"),
+        Fix(kind="guard_count", title="or leave the term out when nothing is counted"),
+    ),
+    "norm": (
+        Fix(kind="normalize", title="the divisor is a norm: `torch.nn.functional.normalize` bounds it from below, as does `.clamp(min=1e-12)`"),
+    ),
+    "spread": (
+        Fix(kind="add_eps", title="the divisor measures spread, which is 0 for equal values: add an eps such as 1e-6 to it"),
+    ),
+    "sum": (
+        Fix(kind="clamp_denominator", title="the divisor is a sum: keep it away from 0 with `.clamp(min=eps)`, where its terms cannot be negative"),
+        ADD_EPS,
+    ),
+    "difference": (
+        Fix(kind="safe_divisor", title="the divisor is a difference and may have either sign: `torch.where(d != 0, d, 1)`, then set the quotient"),
+        Fix(kind="add_eps", title="add an eps only where the difference cannot be negative, as of a largest and a smallest value"),
+    ),
 }  # fmt: skip
 
 
@@ -66,7 +94,7 @@ def division_by_zero(op: OpRecord, evidence: Evidence) -> Finding | None:
         observed=tuple(observed),
         label=origin_label(op),
         culprit=op.inputs.index(divisor) if divisor is not None else None,
-        fixes=_fixes(op, evidence),
+        fixes=_fixes(op, evidence, divisor),
     )
 
 
@@ -103,20 +131,29 @@ def _exponent(op: OpRecord) -> float | None:
     return exponent.value if exponent is not None else op.scalar("exponent")
 
 
-def _what(op: OpRecord, divisor: object, over: str) -> str:
+def _what(op: OpRecord, divisor: Operand | None, over: str) -> str:
     if op.phase == "optimizer" and op.name == "addcdiv":
         return f"the optimizer's update divided {over}by 0"
-    name = getattr(divisor, "name", None)
+    name = divisor.name if divisor is not None else right_number(op)
     by = f"`{name}`, which is 0" if name else "0"
     return f"`{short_call(op)}` divided {over}by {by}"
 
 
-def _fixes(op: OpRecord, evidence: Evidence) -> tuple[Fix, ...]:
+def _fixes(op: OpRecord, evidence: Evidence, divisor: Operand | None = None) -> tuple[Fix, ...]:
     if op.phase == "optimizer" and "eps" in evidence.hyper:
         return (
             Fix(kind="optimizer_eps", title="give the optimizer an eps that its type can hold, such as eps=1e-8 in float32 or 1e-4 in float16"),
         )  # fmt: skip
+    if divisor is None:
+        return _of_a_number(op)
+    kind = divisor_is(divisor)
+    return larger_eps(divisor) if kind == "eps" else HELPS.get(kind, GENERIC)
+
+
+def _of_a_number(op: OpRecord) -> tuple[Fix, ...]:
+    """The program computed it in Python: a schedule, a length, a setting."""
+    name = right_number(op) or "the number"
+    shown = f"`max({name}, eps)`" if name.isidentifier() else "`max(number, eps)`"
     return (
-        Fix(kind="clamp_denominator", title="keep the divisor away from 0, for a count with `.clamp(min=1)`, otherwise with `.clamp(min=eps)`"),
-        Fix(kind="add_eps", title="add a small eps to the divisor, where it cannot be negative"),
+        Fix(kind="bound_number", title=f"the divisor is a plain number: keep it above 0 where it is computed, {shown}, or at least 1 for a count"),
     )  # fmt: skip

@@ -42,14 +42,46 @@ def empty_reduction(op: OpRecord, evidence: Evidence) -> Finding | None:
     ignored = op.name.startswith("nll_loss") and part.nonfinite == 0
     if part.count >= needed and not ignored:
         return None
-    count = "no target that counts" if ignored and part.count else plural(part.count, "value")
+    if ignored and part.count:
+        return _ignored(op, evidence)
+    count = plural(part.count, "value")
     return Finding(
         headline=f"{subject(evidence)} because `{short_call(op)}` was taken over {count}",
         observed=(f"{called(x)} holds {count} there; {needed} {'is' if needed == 1 else 'are'} needed",),
         label=origin_label(op),
         culprit=op.inputs.index(x),
-        fixes=(
-            Fix(kind="guard_count", title="divide a sum by the count, clamped at 1; or skip the term when nothing is selected"),
-            *((Fix(kind="correction_0", title="use `correction=0` where a single element is possible"),) if spread else ()),
-        ),
+        fixes=_fixes(part.count, spread=spread),
     )  # fmt: skip
+
+
+def _fixes(count: int, *, spread: bool) -> tuple[Fix, ...]:
+    if spread and count == 1:
+        return (
+            Fix(kind="drop_last", title="if it is the last batch that has one sample, leave it out: `DataLoader(..., drop_last=True)`"),
+            Fix(kind="correction_0", title="or use `correction=0` (`unbiased=False`), which is 0 for one value"),
+        )  # fmt: skip
+    return (
+        Fix(kind="guard_count", title="divide a sum by the count, clamped at 1; or skip the term when nothing is selected"),
+    )  # fmt: skip
+
+
+def _ignored(op: OpRecord, evidence: Evidence) -> Finding:
+    """A mean over the targets that are not ignored, of which there is none."""
+    target, ignore = op.operand("target"), op.scalar("ignore_index")
+    stats = target.stats if target is not None else None
+    all_ignored = stats is not None and ignore is not None and stats.min == stats.max == ignore
+    reason, fixes = "no target counts", _fixes(0, spread=False)
+    if all_ignored and stats is not None:
+        n = "the only target is" if stats.count == 1 else f"all {stats.count:,} targets are"
+        reason, keep = f"{n} {ignore:.0f}, which it ignores", f"target != {ignore:.0f}"
+        fixes = (
+            Fix(kind="skip_batch", title=f"skip a batch without targets: go on only if `({keep}).any()`"),
+            Fix(kind="guard_count", title=f"or use `reduction=\"sum\"` and divide by `({keep}).sum().clamp(min=1)`"),
+        )  # fmt: skip
+    return Finding(
+        headline=f"{subject(evidence)} because `{short_call(op)}` had nothing to average: {reason}",
+        observed=(f"the targets: {stats}",) if stats is not None else (),
+        label=origin_label(op),
+        culprit=op.inputs.index(target) if target is not None else None,
+        fixes=fixes,
+    )

@@ -22,8 +22,8 @@ When it is fine
 from __future__ import annotations
 
 import math
-import re
 
+from whynan.diagnosis.makers import forward_of, why_no_gradient
 from whynan.diagnosis.naming import short_call
 from whynan.diagnosis.words import called, origin_label, plural, subject
 from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, number
@@ -53,7 +53,8 @@ def gradient_singularity(op: OpRecord, evidence: Evidence) -> Finding | None:
         observed.append(f"the derivative is taken at {number(point.value)}")
     inferred = []
     if upstream_grad is not None and upstream_grad.value == 0 and forward in POINTWISE:
-        inferred.append("a gradient of 0 arrives: this element was masked out later, as by `where`, which is too late")  # fmt: skip
+        why = why_no_gradient(upstream_grad)
+        inferred.append(f"{why}: 0 times an infinite slope is NaN" if why else "0 times an infinite slope is NaN")  # fmt: skip
     return Finding(
         headline=f"{subject(evidence)} because `{forward}` has no finite slope{_where(forward, point)}",
         observed=tuple(observed),
@@ -73,9 +74,7 @@ def _overflowed(op: OpRecord) -> bool:
 
 def forward_name(op: OpRecord) -> str:
     """`sqrt` for `SqrtBackward0`."""
-    bare = re.sub(r"Backward\d*$", "", (op.node or "").split("::")[-1])
-    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", bare).lower()
-    return words or short_call(op)
+    return forward_of(op.node) or short_call(op)
 
 
 def _roles(op: OpRecord) -> tuple[Operand | None, Operand | None]:
@@ -84,6 +83,8 @@ def _roles(op: OpRecord) -> tuple[Operand | None, Operand | None]:
     rest = [o for o in op.inputs if not o.role.startswith("grad") and o.value is not None]
     if op.name in ("div", "mul") and len(op.inputs) == 2:
         return op.inputs[1], op.inputs[0]
+    if op.name == "pow":  # of base and exponent, the base is where the slope is taken
+        return op.operand("self"), None
     if grads:
         return (rest[0] if rest else None), grads[0]
     return (rest[-1] if rest else None), None

@@ -20,6 +20,7 @@ When it is fine
 
 from __future__ import annotations
 
+from whynan.diagnosis.makers import larger_eps, lost_eps, masked_by
 from whynan.diagnosis.naming import short_call
 from whynan.diagnosis.words import at, called, origin_label, plural, subject
 from whynan.model import MATMULS, Evidence, Finding, Fix, Operand, OpRecord, number
@@ -85,6 +86,9 @@ def _met(op: OpRecord, x: Operand) -> str:
     maker = x.upstream[0].name if x.upstream else ""
     if op.name == "_log_softmax":
         return "a class whose probability is exactly 0, because its logit is -inf"
+    masking = masked_by(x)
+    if masking is not None:
+        return f"a 0 that `{masking.name.strip('_')}` gave to a masked (-inf) entry"
     if x.value == 0 and maker in ("_softmax", "sigmoid", "exp"):
         return f"a value that `{maker.strip('_')}` had rounded to 0"
     return f"{called(x, 'a value')} = {number(x.value)}"
@@ -109,6 +113,10 @@ def _inferred(op: OpRecord, x: Operand) -> tuple[str, ...]:
     maker = x.upstream[0] if x.upstream else None
     if maker is None or x.value != 0:
         return ()
+    masking = masked_by(x)
+    if masking is not None:
+        either = "; `log_softmax` gives -inf as well" if "softmax" in masking.name else ""
+        return (f"that 0 is exact, nothing was rounded: a `where` after the logarithm leaves its gradient NaN{either}",)  # fmt: skip
     if maker.name == "_softmax" and maker.inputs:
         part = maker.inputs[0].slice_stats
         if part is not None and part.min is not None and part.max is not None:
@@ -125,6 +133,11 @@ def _fixes(x: Operand) -> tuple[Fix, ...]:
         kind="clamp_argument",
         title="keep the argument above 0, such as `.clamp(min=1e-12)` in float32",
     )
+    if masked_by(x) is not None:
+        name = x.name if x.name and x.name.isidentifier() else "p"
+        return (Fix(kind="double_where", title=f"make the argument safe before the logarithm: `torch.where({name} > 0, {name}, 1).log()`"), floor)  # fmt: skip
+    if any(map(lost_eps, x.upstream)):
+        return larger_eps(x)
     if maker == "_softmax":
         return (Fix(kind="log_softmax", title="take the logarithm before the small values are rounded away: `log_softmax`"), floor)  # fmt: skip
     if maker == "sigmoid":

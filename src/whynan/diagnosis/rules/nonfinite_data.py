@@ -21,12 +21,16 @@ from __future__ import annotations
 
 from whynan.diagnosis.circumstances import loaded_state
 from whynan.diagnosis.words import at, bad_values, subject
-from whynan.model import Evidence, Finding, Fix, OpRecord
+from whynan.model import FROM_LOADER, Evidence, Finding, Fix, OpRecord
 from whynan.registry import rule
 
 CLEAN_DATA = Fix(
     kind="clean_data",
     title="find these rows where the data is made; drop or impute them before training",
+)
+ONE_PROCESS = Fix(
+    kind="one_process",
+    title="run it once with `num_workers=0`, where what the dataset does is recorded as well",
 )
 EARLIER_CHECKPOINT = Fix(
     kind="earlier_checkpoint",
@@ -49,10 +53,18 @@ def nonfinite_data(op: OpRecord, evidence: Evidence) -> Finding | None:
     observed = [bad_values(stats) + (f", first{at(index)}" if index else "")]
     if stats is not None and stats.nonfinite:
         observed.append(str(stats))
+    hidden = not (held or loaded) and _from_worker(op, evidence)
     return Finding(
         headline=f"{subject(evidence)} because {what}",
         observed=tuple(observed),
         label=f"origin: {bad_values(stats)} came in here",
         culprit=0 if value is not None else None,
-        fixes=(EARLIER_CHECKPOINT if loaded or held else CLEAN_DATA,),
+        unknown=("what made it: the batch came from a worker process of the DataLoader, and those are not seen",) if hidden else (),
+        fixes=(EARLIER_CHECKPOINT,) if loaded or held else (ONE_PROCESS, CLEAN_DATA) if hidden else (CLEAN_DATA,),
     )  # fmt: skip
+
+
+def _from_worker(op: OpRecord, evidence: Evidence) -> bool:
+    """Handed over by a DataLoader whose dataset is asked in other processes."""
+    loader = any(o.source == FROM_LOADER for o in op.inputs) or "DataLoader" in (op.inside or "")
+    return loader and evidence.around.workers > 0

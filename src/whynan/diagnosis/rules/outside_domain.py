@@ -52,7 +52,7 @@ def outside_domain(op: OpRecord, evidence: Evidence) -> Finding | None:
         return None
     domain = DOMAINS.get(op.name, "numbers from 0 up, for a fractional exponent")
     return Finding(
-        headline=f"{subject(evidence)} because `{short_call(op)}` is not defined at {called(x, 'a value')} = {number(x.value)}",
+        headline=f"{subject(evidence)} because `{short_call(op)}` is not defined at {called(x, 'a value')} = {_beyond(op.name, x.value)}",
         observed=(
             f"the value is {x.value:.9g}; the function is finite on {domain}",
             f"{called(x)}: {x.stats}",
@@ -63,6 +63,14 @@ def outside_domain(op: OpRecord, evidence: Evidence) -> Finding | None:
             Fix(kind="clamp_argument", title="clamp the argument inside the open interval, by about 1e-6 in float32"),
         ),
     )  # fmt: skip
+
+
+def _beyond(name: str, x: float) -> str:
+    """With as many digits as show that it is outside."""
+    if name not in DOMAINS or _outside(name, float(number(x))):
+        return number(x)
+    digits = (f"{x:.{n}g}" for n in range(5, 18))
+    return next((text for text in digits if _outside(name, float(text))), number(x))
 
 
 def _outside(name: str, x: float) -> bool:

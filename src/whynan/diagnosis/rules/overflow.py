@@ -22,7 +22,8 @@ from __future__ import annotations
 
 import math
 
-from whynan.diagnosis.naming import short_call
+from whynan.diagnosis.makers import forward_of, vanishing_divisor
+from whynan.diagnosis.naming import call_of, short_call
 from whynan.diagnosis.words import called, dtype_max, origin_label, subject
 from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, dotted, number
 from whynan.registry import rule
@@ -40,14 +41,15 @@ def overflow(op: OpRecord, evidence: Evidence) -> Finding | None:
     if op.derived and not exact_is_finite and (op.exact is not None or op.name in SINGULAR):
         return None  # infinite in any precision: the derivative itself is singular
     dtype = op.dtype
-    culprit = _largest(op)
+    small = vanishing_divisor(op)
+    culprit = small or _largest(op)
     return Finding(
         headline=f"{subject(evidence)} because {_who(op)} exceeded what {dtype} can hold",
         observed=_observed(op, dtype, culprit),
         inferred=_inferred(op, evidence),
         label=origin_label(op),
         culprit=op.inputs.index(culprit) if culprit is not None else None,
-        fixes=_fixes(op, dtype),
+        fixes=_fixes(op, dtype) if small is None or op.phase == "optimizer" else _larger(op, dtype),
     )
 
 
@@ -60,7 +62,14 @@ def _who(op: OpRecord) -> str:
         return f"the gradient of `{short_call(op)}`"
     if op.name == "_to_copy":
         return "a cast"
+    if _clips(op):
+        return f"the norm that `{short_call(op)}` takes"
     return f"`{short_call(op)}`"
+
+
+def _clips(op: OpRecord) -> bool:
+    """The norm by which a library's function clips the gradients."""
+    return "clip_grad_norm" in call_of(op) or "clip_grad_norm" in (op.inside or "")
 
 
 def _largest(op: OpRecord) -> Operand | None:
@@ -103,6 +112,11 @@ def _inferred(op: OpRecord, evidence: Evidence) -> tuple[str, ...]:
 
 
 def _fixes(op: OpRecord, dtype: str) -> tuple[Fix, ...]:
+    if _clips(op):
+        return (
+            Fix(kind="clip_value", title="bound each gradient before its norm is taken, `torch.nn.utils.clip_grad_value_`: a norm that overflows scales all of them to 0"),
+            Fix(kind="scale_down", title="bring the gradients down where they grow: scale the data, bound what is exponentiated, lower the learning rate"),
+        )  # fmt: skip
     if op.phase == "optimizer":
         return (
             Fix(kind="clip_gradients", title="clip the gradients before `step()`, with a norm that does not overflow itself"),
@@ -117,4 +131,17 @@ def _fixes(op: OpRecord, dtype: str) -> tuple[Fix, ...]:
         fixes.append(Fix(kind="clip_gradients", title="scale the loss or the values down before this operation; clipping after the overflow is too late"))  # fmt: skip
     if not fixes:
         fixes.append(Fix(kind="scale_down", title="bring the operands down: normalise the input, initialise smaller, or lower the learning rate"))  # fmt: skip
+    return tuple(fixes)
+
+
+def _larger(op: OpRecord, dtype: str) -> tuple[Fix, ...]:
+    """The divisor is too small: scaling anything down would make it worse."""
+    fixes = []
+    if forward_of(op.node).startswith("log"):
+        fixes.append(Fix(kind="log_space", title="compute the logarithm without the small number: add logarithms instead of multiplying, with `logsumexp` for sums, `log_prob` or `log_softmax`"))  # fmt: skip
+        fixes.append(Fix(kind="clamp_argument", title="or keep its argument away from 0: `.clamp(min=1e-12)` in float32"))  # fmt: skip
+    else:
+        fixes.append(Fix(kind="clamp_denominator", title="keep the divisor from becoming that small: `.clamp(min=eps)`, or add an eps to it"))  # fmt: skip
+    if dtype == "float16":
+        fixes.append(Fix(kind="wider_dtype", title="compute this part in float32 or bfloat16"))
     return tuple(fixes)

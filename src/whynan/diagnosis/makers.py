@@ -1,0 +1,161 @@
+"""What made an operand: questions that rules and causes share."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from whynan.model import Fix, Operand, OpRecord
+
+CHOOSING = frozenset({"index", "gather", "index_select", "select"})
+EXPONENTIALS = frozenset({"_softmax", "_safe_softmax", "sigmoid", "exp", "exp2"})
+BOUNDS = frozenset({"clamp_min", "clamp", "maximum"})
+COMPARISONS = frozenset({"gt", "lt", "ge", "le", "eq", "ne", "logical_and", "logical_not"})
+COUNTING = frozenset({"bincount", "histc", "count_nonzero"})
+CARRYING = CHOOSING | {"_to_copy", "mul", "div", "clone"}  # from a 0 to a 0
+LEFT_OUT = {
+    "where": "`where` left this element out afterwards, which is too late",
+    "masked_fill": "`masked_fill` replaced this element afterwards, which is too late",
+    "masked_select": "this element was not selected afterwards, which is too late",
+    "index": "this element was not selected afterwards, which is too late",
+    "slice": "this element was not selected afterwards, which is too late",
+    "gather": "this element was not selected afterwards, which is too late",
+    "index_select": "this element was not selected afterwards, which is too late",
+    "abs": "`abs` has slope 0 at 0",
+    "relu": "`relu` is flat there",
+    "clamp": "`clamp` is flat there",
+    "clamp_min": "`clamp` is flat there",
+    "hardtanh": "`clamp` is flat there",
+}
+CHOICES = frozenset({"max", "min", "amax", "amin", "maximum", "minimum", "topk", "aminmax"})
+
+
+def maker_of(operand: Operand | None) -> OpRecord | None:
+    """The operation that computed the value; choosing elements in between changes nothing."""
+    made = operand.upstream if operand is not None else ()
+    return next((op for op in made if op.name not in CHOOSING), None)
+
+
+def masked_by(operand: Operand | None) -> OpRecord | None:
+    """The softmax (or `exp`) whose exact 0 was meant: its argument is -inf, nothing was rounded."""
+    maker = maker_of(operand)
+    if maker is None or maker.name not in EXPONENTIALS or maker.value != 0 or not maker.inputs:
+        return None
+    return maker if maker.inputs[0].value == float("-inf") else None
+
+
+def lost_eps(maker: OpRecord) -> float | None:
+    """An eps that was added, or set as a lower bound, and that the type rounds to 0."""
+    eps = None
+    if maker.name == "add":
+        eps = maker.scalar("other", "value")
+    elif maker.name in BOUNDS:
+        eps = maker.scalar("min", "other")
+    return eps if maker.value == 0 and eps and eps > 0 else None
+
+
+def larger_eps(operand: Operand) -> tuple[Fix, ...]:
+    """What helps where there is an eps already."""
+    maker = next((op for op in operand.upstream if lost_eps(op)), None)
+    dtype = maker.dtype if maker is not None else "float32"
+    enough = "1e-4 or more" if dtype == "float16" else "1e-12 or more"
+    return (
+        Fix(kind="larger_eps", title=f"use a larger eps: in {dtype} {enough}, as this one rounds to 0 there"),
+        Fix(kind="wider_dtype", title="or compute this part in a wider type, which holds that eps"),
+    )  # fmt: skip
+
+
+def counts(operand: Operand) -> bool:
+    """Whether the number is one of things: bins, or the entries of a mask."""
+    for place, maker in enumerate(operand.upstream):
+        if maker.name in COUNTING:
+            return True
+        if maker.name == "sum" and counts_a_mask(maker, operand.upstream[place + 1 :]):
+            return True
+        if maker.name not in CARRYING:
+            return False
+    return False
+
+
+def counts_a_mask(total: OpRecord, before: tuple[OpRecord, ...]) -> bool:
+    """A sum of booleans, or of what was made from booleans or a comparison."""
+    stats = (total.inputs[0].slice_stats or total.inputs[0].stats) if total.inputs else None
+    if stats is None:
+        return False
+    if stats.dtype == "bool" or "int" in stats.dtype:
+        return True
+    return any(m.name in COMPARISONS or _casts_a_mask(m) for m in before[:1])
+
+
+def _casts_a_mask(op: OpRecord) -> bool:
+    dtypes = [o.stats.dtype for o in op.inputs if o.stats is not None]
+    return op.name == "_to_copy" and any(d == "bool" or "int" in d for d in dtypes)
+
+
+SPREADS = frozenset({"std", "var", "std_mean", "var_mean"})
+NORMS = frozenset({"linalg_vector_norm", "norm"})
+
+
+def divisor_is(divisor: Operand) -> str:
+    """What sort of quantity a divisor of 0 is, by what computed it; "" when that is not known."""
+    if any(map(lost_eps, divisor.upstream)):
+        return "eps"
+    if counts(divisor):
+        return "count"
+    for place, maker in enumerate(divisor.upstream):
+        if maker.derived:
+            return ""
+        if maker.name in SPREADS:
+            return "spread"
+        if maker.name in NORMS:
+            return "norm"
+        if maker.name in ("sub", "rsub"):
+            return "difference"
+        if maker.name in ("sum", "mean"):
+            return _total_is(maker, divisor.upstream[place + 1 :])
+        if maker.name not in CARRYING and maker.name not in ("sqrt", "add", "clamp_min", "clamp"):
+            return ""
+    return ""
+
+
+def _total_is(total: OpRecord, before: tuple[OpRecord, ...]) -> str:
+    """Of squares it is a norm; of squared differences from a mean, a variance."""
+    names = [op.name for op in before[:2]]
+    if names[:1] not in (["pow"], ["square"]):
+        return total.name
+    centred = names[1:] == ["sub"] and any(o.source == "result of mean" for o in before[1].inputs)
+    return "spread" if centred else "norm"
+
+
+def vanishing_divisor(op: OpRecord) -> Operand | None:
+    """The divisor, where its smallness made the quotient overflow rather than the dividend."""
+    role = {"div": "other", "reciprocal": "self", "rsqrt": "self", "addcdiv": "tensor2"}
+    divisor = op.operand(role.get(op.name, ""))
+    if divisor is None or not divisor.value or not math.isfinite(divisor.value):
+        return None
+    dividend = op.operand("tensor1" if op.name == "addcdiv" else "self")
+    over = abs(dividend.value or 1.0) if dividend not in (None, divisor) else 1.0
+    return divisor if abs(divisor.value) < 1 / max(over, 1.0) else None
+
+
+def forward_of(node: str | None) -> str:
+    """`sqrt` for `SqrtBackward0`."""
+    bare = re.sub(r"Backward\d*$", "", (node or "").split("::")[-1])
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", bare).lower()
+
+
+def why_no_gradient(gradient: Operand) -> str | None:
+    """What made an arriving gradient 0, as far as the backward pass was seen to make it."""
+    maker = None
+    for op in gradient.upstream:
+        if not op.derived or op.value != 0:
+            break
+        maker = op
+    if maker is None:
+        return None
+    forward = forward_of(maker.node)
+    if forward in CHOICES:
+        return f"`{forward}` chose another element"
+    if forward == "mul" and [o.value for o in maker.inputs[1:]] == [0] and maker.inputs[0].value:
+        return "this element was multiplied by 0 afterwards, which is too late"
+    return LEFT_OUT.get(forward)

@@ -1,0 +1,386 @@
+"""What a report says is true of the program it is about, and says no more than was seen."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness import ForkServer
+
+
+@dataclass(frozen=True)
+class Told:
+    """The first anomaly and the report as a person reads it, on one line."""
+
+    first: dict[str, Any]
+    text: str
+
+    @property
+    def headline(self) -> str:
+        return str(self.first["headline"])
+
+    @property
+    def causes(self) -> dict[str, str]:
+        return {c["code"]: c["evidence"] for c in self.first["causes"]}
+
+    @property
+    def helps(self) -> list[str]:
+        return [fix["title"] for fix in self.first["fixes"]]
+
+
+def tell(programs: ForkServer, folder: Path, program: str) -> Told:
+    script = folder / "program.py"
+    script.write_text(textwrap.dedent(program))
+    result = programs.run(script, cwd=folder)
+    assert result.report is not None
+    assert result.report["anomalies"], result.stderr
+    return Told(result.report["anomalies"][0], " ".join(result.stderr.split()))
+
+
+ENTROPY = """
+import torch
+scores = torch.tensor([[0.3, 0.1, {low}]], requires_grad=True)
+p = scores.softmax(-1)
+loss = -torch.where(p > 0, p * p.log(), 0.0).sum()
+loss.backward()
+print(scores.grad)
+"""
+
+
+def test_the_zero_of_a_masked_entry_was_not_rounded(programs: ForkServer, tmp_path: Path) -> None:
+    told = tell(programs, tmp_path, ENTROPY.format(low="float('-inf')"))
+    assert "`softmax` gave to a masked (-inf) entry" in told.headline
+    assert "rounds to 0" not in told.text
+    assert not told.causes
+    assert "`torch.where(p > 0, p, 1).log()`" in told.helps[0]
+    assert not any("log_softmax" in title for title in told.helps)
+
+
+def test_the_zero_of_a_small_entry_was_rounded(programs: ForkServer, tmp_path: Path) -> None:
+    told = tell(programs, tmp_path, ENTROPY.format(low="-300.0"))
+    assert "had rounded to 0" in told.headline
+    assert {"underflow", "wrong_function"} <= set(told.causes)
+    assert "log_softmax" in told.helps[0]
+
+
+def test_the_slope_of_a_power_is_taken_at_its_base(programs: ForkServer, tmp_path: Path) -> None:
+    program = """
+    import torch
+    base, exponent = torch.tensor([2.0, 0.0], requires_grad=True), torch.tensor(3.0)
+    base.pow(1 / exponent).sum().backward()
+    print(base.grad)
+    """
+    told = tell(programs, tmp_path, program)
+    assert told.headline.endswith("because `pow` has no finite slope at 0")
+    assert "-0.6667" not in told.headline
+    assert "1 value of 2 exactly 0 at that point" in told.text
+
+
+def test_a_norm_that_overflowed_is_no_infinite_gradient(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    program = """
+    import torch
+    from torch import nn
+    torch.manual_seed(0)
+    x, y = 4000 * torch.rand(40, 2), torch.rand(40, 1)
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for step in range(20):
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+    growth = tell(programs, tmp_path, program).causes["exploding_gradients"]
+    assert "the largest norm of a gradient grew from" in growth
+    assert "to inf" not in growth
+    assert growth.endswith("and its squares then overflowed")
+
+
+OBSERVATION = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+net = nn.Linear({wide}, 2)
+items = [torch.tensor({item}) for i in range(4)]
+for x in {source}:
+    out = net({given})
+    print(out)
+"""
+
+
+def test_the_features_of_one_sample_are_no_batch(programs: ForkServer, tmp_path: Path) -> None:
+    program = OBSERVATION.format(
+        wide=4, item="[1.0, 2.0, 0.0, 3.0]", source="items", given="1 - x / x"
+    )
+    told = tell(programs, tmp_path, program)
+    assert told.first["sample"] is None
+    assert "in the batch" not in told.text
+
+
+def test_one_number_each_from_a_loader_is_a_batch(programs: ForkServer, tmp_path: Path) -> None:
+    program = OBSERVATION.format(
+        wide=4, item="float(i - 2)", source="DataLoader(items, batch_size=4)", given="1 - x / x"
+    )
+    assert tell(programs, tmp_path, program).first["sample"] == 2
+
+
+@pytest.mark.parametrize(
+    ("use", "words"),
+    [
+        ("torch.where(x > 0, d, 0.0).sum()", "`where` left this element out afterwards"),
+        ("d.masked_fill(x == 0, 0).sum()", "`masked_fill` replaced this element afterwards"),
+        ("d[x > 0].sum()", "this element was not selected afterwards"),
+        ("(d * (x > 0)).sum()", "this element was multiplied by 0 afterwards"),
+        ("(d * (x > 0).float()).sum()", "this element was multiplied by 0 afterwards"),
+        ("d.max()", "`max` chose another element"),
+        ("d.max(dim=0).values", "`max` chose another element"),
+        ("torch.maximum(d, torch.ones(3)).sum()", "`maximum` chose another element"),
+        ("(d * 2).abs().sum()", "`abs` has slope 0 at 0"),
+        ("torch.relu(d - 0.5).sum()", "`relu` is flat there"),
+        ("d.clamp(min=0.1).sum()", "`clamp` is flat there"),
+        # the slope of the square is 0 there: nothing was left out, and nothing is said of it
+        ("d.square().sum()", "inferred: 0 times an infinite slope is NaN"),
+    ],
+)
+def test_what_made_a_gradient_of_0_is_named_only_if_seen(
+    use: str, words: str, programs: ForkServer, tmp_path: Path
+) -> None:
+    program = f"""
+    import torch
+    x = torch.tensor([0.0, 1.0, 4.0], requires_grad=True)
+    d = x.sqrt()
+    loss = {use}
+    loss.backward()
+    print(x.grad)
+    """
+    told = tell(programs, tmp_path, program)
+    assert "the gradient arriving there is 0" in told.text
+    assert words in told.text
+    assert ("too late" in told.text) == ("afterwards" in words)
+
+
+def test_the_zero_distance_of_a_kernel_is_no_cancellation(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    """exp(-0) is 1: that 0 says nothing about a matrix without a jitter."""
+    program = """
+    import torch
+    x = torch.linspace(0, 1, 12).unsqueeze(1)
+    d2 = (x.unsqueeze(1) - x.unsqueeze(0)).pow(2).sum(-1)
+    print(torch.linalg.cholesky(torch.exp(-0.5 * d2)))
+    """
+    told = tell(programs, tmp_path, program)
+    assert told.first["mechanism"] == "singular_matrix"
+    assert not told.causes
+
+
+def test_a_value_just_beyond_its_bound_is_shown_beyond_it(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    program = "import torch\ncos = torch.tensor([0.5, 1.00000012])\nprint(torch.acos(cos))"
+    told = tell(programs, tmp_path, program)
+    assert "`acos` is not defined at `cos` = 1.0000001" in told.headline
+    program = "import torch\ncos = torch.tensor([0.5, 1.5])\nprint(torch.acos(cos))"
+    assert tell(programs, tmp_path, program).headline.endswith("`cos` = 1.5")
+
+
+LIKELIHOOD = """
+import torch
+x = torch.tensor([1.0, {far}], requires_grad=True)
+likelihood = torch.exp(-x * x) * {factor}
+loss = -torch.log(likelihood).mean()
+loss.backward()
+print(x.grad)
+"""
+
+
+def test_a_divisor_that_has_lost_its_digits_underflowed(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    told = tell(programs, tmp_path, LIKELIHOOD.format(far=9.7, factor=1.0))
+    assert told.first["mechanism"] == "overflow"
+    assert "runs out of digits" in told.causes["underflow"]
+    assert not any("down" in title for title in told.helps)
+    assert "add logarithms" in told.helps[0]
+    assert "ones_like" not in told.text
+
+
+def test_a_quotient_too_large_for_its_dividend_did_not_underflow(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    program = "import torch\nx = torch.tensor([3e38])\nprint(x / (x / 2e38 * 0.3))"
+    told = tell(programs, tmp_path, program)
+    assert told.first["mechanism"] == "overflow"
+    assert "underflow" not in told.causes
+    assert "bring the operands down" in told.helps[0]
+
+
+WORKERS = """
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+class Pictures(Dataset):
+    def __len__(self):
+        return 12
+    def __getitem__(self, i):
+        x = torch.arange(18.0).reshape(2, 3, 3) * (i != 7)
+        return (x - x.mean()) / x.std()
+
+net = torch.nn.Conv2d(2, 1, 3)
+for x in DataLoader(Pictures(), batch_size=4, num_workers={workers}):
+    print(net(x).sum().item())
+"""
+
+
+def test_what_a_worker_did_is_not_seen_and_the_report_says_so(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    told = tell(programs, tmp_path, WORKERS.format(workers=2))
+    assert told.first["mechanism"] == "nonfinite_data"
+    assert "worker process of the DataLoader, and those are not seen" in told.text
+    assert "`num_workers=0`" in told.helps[0]
+    assert told.causes["bad_data"].endswith("first at [3, 0, 0, 0]")
+
+
+def test_what_this_process_did_is_seen(programs: ForkServer, tmp_path: Path) -> None:
+    told = tell(programs, tmp_path, WORKERS.format(workers=0))
+    assert told.first["mechanism"] == "division_by_zero"
+    assert "worker" not in told.text
+
+
+@pytest.mark.parametrize(
+    ("shape", "place"), [("[6]", "first at [4]"), ("[2, 3]", "first in row 1, column 1")]
+)
+def test_only_a_table_has_rows_and_columns(
+    shape: str, place: str, programs: ForkServer, tmp_path: Path
+) -> None:
+    program = f"""
+    import numpy, torch
+    x = numpy.ones({shape})
+    x.flat[4] = numpy.nan
+    print(torch.from_numpy(x).sum().item())
+    """
+    assert tell(programs, tmp_path, program).causes["bad_data"].endswith(place)
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("h = torch.zeros(3).half()\nprint(1 / (h + 1e-8))", "use a larger eps: in float16"),
+        ("print(torch.log(torch.zeros(3).half().clamp(min=1e-8)))", "use a larger eps: in float16"),
+        ("m = torch.zeros(3) > 1\nprint(torch.zeros(3).sum() / m.sum())", "the divisor counts"),
+        ("m = torch.zeros(3) > 1\nprint(1 / m.float().sum())", "the divisor counts"),
+        ("n = torch.bincount(torch.tensor([0, 2])).float()\nprint(1 / n)", "the divisor counts"),
+        ("v = torch.zeros(3)\nprint(v / v.norm())", "the divisor is a norm"),
+        ("v = torch.zeros(3)\nprint(v / v.pow(2).sum().sqrt())", "the divisor is a norm"),
+        ("v = torch.ones(3)\nprint(v / v.std())", "the divisor measures spread"),
+        ("v = torch.ones(3)\nd = v - v.mean()\nprint(d / d.pow(2).mean())", "the divisor measures"),
+        ("v = torch.zeros(3)\nprint(v / v.sum())", "the divisor is a sum"),
+        ("v = torch.ones(3)\nprint(v / (v - 1.0))", "the divisor is a difference"),
+        ("tau = 0.0\nprint(torch.ones(3) / tau)", "a plain number: keep it above 0 where it is"),
+        ("v = torch.zeros(3)\nprint(1 / v.tanh())", "keep the divisor away from 0, for a count"),
+    ],
+)  # fmt: skip
+def test_the_help_fits_what_the_divisor_is(
+    program: str, words: str, programs: ForkServer, tmp_path: Path
+) -> None:
+    assert words in tell(programs, tmp_path, f"import torch\n{program}").helps[0]
+
+
+def test_a_plain_number_that_divides_is_named(programs: ForkServer, tmp_path: Path) -> None:
+    told = tell(programs, tmp_path, "import torch\ntau = 0.0\nprint(torch.ones(3) / tau)")
+    assert told.headline.endswith("divided 1 by `tau`, which is 0")
+    program = "import torch\ntau = torch.zeros(3)\nprint(2 / tau)"
+    assert tell(programs, tmp_path, program).headline.endswith("by `tau`, which is 0")
+
+
+def test_a_constant_column_is_no_cancellation(programs: ForkServer, tmp_path: Path) -> None:
+    program = """
+    import torch
+    y = torch.full((6,), 5.0)
+    d = y - y.mean()
+    print(d / d.pow(2).sum().sqrt())
+    """
+    told = tell(programs, tmp_path, program)
+    assert told.causes == {"constant_input": "line 4: all values equal their mean, 5"}
+
+
+def test_one_value_that_equals_the_mean_is_no_constant(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    program = "import torch\ny = torch.tensor([4.0, 5.0, 6.0])\nprint(1 / (y - y.mean()))"
+    assert list(tell(programs, tmp_path, program).causes) == ["cancellation"]
+
+
+def test_a_spread_of_one_value_speaks_of_the_last_batch(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    told = tell(programs, tmp_path, "import torch\nx = torch.ones(1, 3)\nprint(x.std(0))")
+    assert "drop_last=True" in told.helps[0]
+    assert "unbiased=False" in told.helps[1]
+    told = tell(programs, tmp_path, "import torch\nx = torch.ones(0, 3)\nprint(x.mean(0))")
+    assert not any("drop_last" in title for title in told.helps)
+
+
+CLIPPED = """
+import torch
+w = torch.nn.Parameter(torch.ones(4))
+optimizer = torch.optim.SGD([w], lr=1e-3)
+(w * 1e25).sum().backward()
+{clip}
+optimizer.step()
+print(w)
+"""
+
+
+def test_a_program_that_clips_is_not_told_to_clip(programs: ForkServer, tmp_path: Path) -> None:
+    told = tell(programs, tmp_path, CLIPPED.format(clip="torch.nn.utils.clip_grad_norm_([w], 5.0)"))
+    assert "the norm that `clip_grad_norm_` takes exceeded" in told.headline
+    assert "clip_grad_value_" in told.helps[0]
+
+
+TARGETS = """
+import torch
+logits = torch.randn(3, 4)
+target = torch.tensor({target})
+print(torch.nn.functional.cross_entropy(logits, target{more}))
+"""
+
+
+def test_targets_that_are_all_ignored_are_told_as_that(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    told = tell(programs, tmp_path, TARGETS.format(target="[-100] * 3", more=""))
+    assert "had nothing to average: all 3 targets are -100, which it ignores" in told.headline
+    assert "`(target != -100).any()`" in told.helps[0]
+    weightless = TARGETS.format(target="[1, 1, 1]", more=", weight=torch.tensor([1.0, 0, 1, 1])")
+    assert "nothing to average: no target counts" in tell(programs, tmp_path, weightless).headline
+
+
+def test_nothing_is_said_to_lie_in_an_empty_bin(programs: ForkServer, tmp_path: Path) -> None:
+    program = """
+    import torch
+    counts = torch.bincount(torch.tensor([0, 5, 5])).float()
+    print(1 / counts)
+    """
+    assert "bincount 0 an empty bin" in tell(programs, tmp_path, program).text
+
+
+def test_a_value_that_was_overwritten_is_the_one_its_reader_saw(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    program = """
+    import torch
+    x = torch.full((2,), 3e20)
+    x.mul_(0.5)
+    x.mul_(x)
+    print(x)
+    """
+    links = tell(programs, tmp_path, program).first["chain"]
+    assert next(link["value"] for link in links if link["op"] == "mul") == pytest.approx(1.5e20)
