@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -110,6 +111,17 @@ class OpInfo:
         self.allocates = self.entry = self.reads_out = self.overwrites = self.faithful = False
         self.pointwise = self.view = self.turns = self.makes_no_node = self.mutates = False
         self.random = True  # never recomputed
+
+
+@lru_cache(maxsize=256)
+def takes_numbers(name: str) -> bool | None:
+    """Whether any form of torch's operator of that name can be given a number; None: no such one."""
+    operator = getattr(torch.ops.aten, name, None) if name.isidentifier() else None
+    if not isinstance(operator, torch._ops.OpOverloadPacket):
+        return None
+    schemas = [getattr(operator, overload)._schema for overload in operator.overloads()]  # type: ignore[no-untyped-call]  # torch
+    kinds = [str(argument.type) for schema in schemas for argument in schema.arguments]
+    return any("number" in kind or "Scalar" in kind or "float" in kind for kind in kinds)
 
 
 KNOWN: dict[int, OpInfo] = {}  # by identity: an operator's own hash is slow
