@@ -67,6 +67,18 @@ def _loops(file: str) -> tuple[tuple[int, int], ...]:
     return tuple((n.body[0].lineno, n.end_lineno or n.lineno) for n in loops)
 
 
+def called_at(site: Site) -> str | None:
+    """The last word of the call that stands there: `logdet`; None if it is no call."""
+    try:
+        tree = ast.parse(f"({site.expression}\n)", mode="eval").body
+    except SyntaxError:
+        return None
+    func = tree.func if isinstance(tree, ast.Call) else None
+    if isinstance(func, ast.Attribute):
+        return func.attr
+    return func.id if isinstance(func, ast.Name) else None
+
+
 def argument_at(caller: FrameType) -> str:
     """What stands first between the parentheses of the running call, as typed; "" if a literal."""
     try:

@@ -35,7 +35,7 @@ def origin_of(program: Callable[[], object]) -> tuple[str, str, str]:
     assert found, "no harm seen"
     site = found[0].origin.site
     assert site is not None
-    assert site.file == __file__
+    assert site.file == inspect.getfile(program)
     return site.source, found[0].finding.mechanism, found[0].origin.phase
 
 

@@ -10,7 +10,6 @@ import torch
 
 from whynan.model import (
     FROM_BEFORE,
-    FROM_LOADER as FROM_LOADER,
     MATMULS,
     Operand,
     OpRecord,
@@ -19,12 +18,15 @@ from whynan.model import (
     Scalar,
     TensorStats,
 )
+from whynan.model import (
+    FROM_LOADER as FROM_LOADER,
+)
 from whynan.positions import in_one_loop, written_at
 from whynan.record.exponents import exponents_of
 from whynan.record.modules import path_of
 from whynan.record.ops import FILLS
 from whynan.record.recompute import in_float64
-from whynan.record.records import Record
+from whynan.record.records import Record, is_torchs_own
 from whynan.record.relations import ALONG_DIM, Read, reads, value_after, value_before
 from whynan.record.sites import Frames, site_of
 from whynan.record.stats import first_nonfinite, index_of, stats_of
@@ -39,6 +41,8 @@ PICKS = frozenset({"index", "gather", "index_select", "take", "take_along_dim"})
 CASTS = frozenset(
     f"Module.{name}" for name in ("half", "bfloat16", "float", "double", "to", "type")
 )
+
+IN_PARTS = frozenset({"_linalg_slogdet"})
 
 
 class Freezer:
@@ -65,7 +69,7 @@ class Freezer:
         if any(p.status == "uninitialised" for p in node.parents):
             return frozen, "uninitialised"
         if node.value is not None and not node.parents and _is_handed_in(frozen, node.value):
-            return frozen, "literal"
+            return frozen, "operation" if is_torchs_own(record) else "literal"
         return frozen, "operation"
 
     def full(self, record: Record, k: int, index: Index | None, value: Any = None) -> OpRecord:
@@ -103,6 +107,7 @@ class Freezer:
                 value = tensor[index].item()
             first = None if tensor is None else first_nonfinite(tensor, prefer_nan=False)
             outputs = (replace(self._output(record, k, stats, index, value), first=first),)
+            outputs += self._companions(record, k, index)
         names = record.info.arg_names
         scalars = {names[i]: scalar_of(a) for i, a in enumerate(record.args) if _is_scalar(a)}
         scalars |= {name: scalar_of(a) for name, a in record.kwargs.items() if _is_scalar(a)}
@@ -119,6 +124,18 @@ class Freezer:
             node=record.node,
             derived=record.derived,
         )
+
+    def _companions(self, record: Record, k: int, index: Index | None) -> tuple[Operand, ...]:
+        """Other outputs without which this one says little: of a sign, the logarithm."""
+        if index is None or record.info.base not in IN_PARTS:
+            return ()
+        found = []
+        for other, ref in enumerate(record.outs):
+            tensor = value_after(record, other)
+            if other != k and tensor is not None and ref.shape == record.outs[k].shape:
+                value = tensor[index].item()
+                found.append(self._output(record, other, stats_of(tensor), index, value))
+        return tuple(found)
 
     @staticmethod
     def _output(
@@ -192,7 +209,8 @@ class Freezer:
             index = own if keeps_place else _extreme(part, read.selection)
         value = real(tensor[index].item()) if index is not None and tensor.numel() else None
         upstream: tuple[OpRecord, ...] = ()
-        if history and tensor.dtype is not torch.bool:
+        selects = record.info.base == "where" and is_torchs_own(record)
+        if history and (tensor.dtype is not torch.bool or selects):
             upstream = self._upstream(record, read.ref, index, value)
         return Operand(
             role=read.role,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -120,6 +121,17 @@ def _is_composite(name: str) -> bool:
     has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
     own = any(has_kernel(name, key) for key in ("CPU", "CUDA"))
     return has_kernel(name, "CompositeImplicitAutograd") and not own
+
+
+@lru_cache(maxsize=256)
+def takes_numbers(name: str) -> bool | None:
+    """Whether any form of torch's operator of that name can be given a number; None: no such one."""
+    operator = getattr(torch.ops.aten, name, None) if name.isidentifier() else None
+    if not isinstance(operator, torch._ops.OpOverloadPacket):
+        return None
+    schemas = [getattr(operator, overload)._schema for overload in operator.overloads()]  # type: ignore[no-untyped-call]  # torch
+    kinds = [str(argument.type) for schema in schemas for argument in schema.arguments]
+    return any("number" in kind or "Scalar" in kind or "float" in kind for kind in kinds)
 
 
 KNOWN: dict[int, OpInfo] = {}  # by identity: an operator's own hash is slow

@@ -7,8 +7,9 @@ from types import MappingProxyType
 from typing import Any
 
 from whynan.model import OpRecord
-from whynan.record.ops import FILLS, OpInfo
-from whynan.record.sites import Frames
+from whynan.positions import called_at
+from whynan.record.ops import FILLS, OpInfo, takes_numbers
+from whynan.record.sites import Frames, site_of
 from whynan.record.storages import Ref
 
 
@@ -66,6 +67,15 @@ def nonfinite_scalars(record: Record) -> list[float]:
 def writes_literal(record: Record) -> bool:
     """Whether the operation only writes a non-finite number that the program named."""
     return record.info.base in FILLS and bool(nonfinite_scalars(record))
+
+
+def is_torchs_own(record: Record) -> bool:
+    """Whether a number that the operation was given cannot be the program's: it called an operator
+    that takes none, and torch put this one in. So `logdet` marks a negative determinant by NaN."""
+    if record.frames is None or record.frames.inside is not None:
+        return False
+    called = called_at(site_of(record.frames))
+    return called is not None and takes_numbers(called) is False
 
 
 def record_refs(record: Record) -> list[Ref]:

@@ -17,7 +17,13 @@ from whynan.model import Evidence, OpRecord, Scalar, Sink
 from whynan.positions import values_given, written_at
 from whynan.record.freeze import Freezer, real
 from whynan.record.ops import COPIES, FILLS
-from whynan.record.records import Record, nonfinite_scalars, writes_literal
+from whynan.record.records import (
+    Record,
+    is_torchs_own,
+    nonfinite_scalars,
+    record_refs,
+    writes_literal,
+)
 from whynan.record.relations import Read, reads, value_after, value_before
 from whynan.record.sites import Frames, site_of
 from whynan.record.stats import first_nonfinite, nonfinite_indices, ordinary
@@ -270,6 +276,10 @@ class Slicer:
             written = nonfinite_scalars(record)
             if written and record.info.base in FILLS:
                 node.value = written[0]
+                if is_torchs_own(record):  # what selects it is the origin, if that is another one
+                    if record_refs(record):
+                        node.status, node.origin = "computed", node
+                    return
                 self._literal(node, meant=True)
                 return
             if not written:

@@ -2,7 +2,7 @@
 
 What it catches
     `log`, `log2`, `log10`, `log1p`, `logit` or `xlogy` of a value outside their domain, most often
-    a probability that was rounded to exactly 0.
+    a probability that was rounded to exactly 0; `logdet` of a matrix with a negative determinant.
 
 Why it hurts
     log(0) is -inf and log of a negative number is NaN. A cross entropy then becomes inf, and
@@ -20,6 +20,8 @@ When it is fine
 
 from __future__ import annotations
 
+import math
+
 from whynan.diagnosis.makers import larger_eps, lost_eps, masked_by
 from whynan.diagnosis.naming import short_call
 from whynan.diagnosis.words import at, called, origin_label, plural, subject
@@ -36,7 +38,9 @@ LOGS = (
     "_log_softmax",
     "special_xlog1py",
     "_ctc_loss",
+    "where",  # how `logdet` marks a negative determinant
 )
+LARGEST_LOG = 709.0  # of a float64
 PRODUCTS = MATMULS | {"mul", "prod", "cumprod"}
 
 
@@ -46,6 +50,8 @@ def log_of_nonpositive(op: OpRecord, evidence: Evidence) -> Finding | None:
         return None
     if op.name == "_ctc_loss":
         return _impossible_target(op, evidence)
+    if op.name == "where":
+        return _negative_determinant(op, evidence)
     x = op.operand("other") if op.name in ("xlogy", "special_xlog1py") else op.operand("self")
     if x is None or x.value is None or not _outside(op, x.value):
         return None
@@ -70,6 +76,30 @@ def _impossible_target(op: OpRecord, evidence: Evidence) -> Finding | None:
         label=origin_label(op),
         fixes=(
             Fix(kind="zero_infinity", title="pass `zero_infinity=True`, or drop targets longer than their input allows"),
+        ),
+    )  # fmt: skip
+
+
+def _negative_determinant(op: OpRecord, evidence: Evidence) -> Finding | None:
+    """`logdet` is that of `slogdet`, or NaN where the sign is -1."""
+    sign = op.operand("condition")
+    makers = sign.upstream[:2] if sign is not None else ()
+    if sign is None or [m.name for m in makers] != ["eq", "_linalg_slogdet"]:
+        return None
+    slogdet = makers[1]
+    if slogdet.value != -1:
+        return None
+    size = slogdet.outputs[1].value if len(slogdet.outputs) > 1 else None
+    value = "negative" if size is None or size > LARGEST_LOG else number(-math.exp(size))
+    which = f"the matrix{at(op.outputs[0].index if op.outputs else None)}"
+    return Finding(
+        headline=f"{subject(evidence)} because `{short_call(op)}` met a matrix whose determinant is negative",
+        observed=(f"the determinant of {which} is {value}",),
+        inferred=("the logarithm of a negative determinant is not a real number: torch gives NaN",),
+        label=origin_label(op),
+        culprit=op.inputs.index(sign),
+        fixes=(
+            Fix(kind="slogdet", title="use `torch.linalg.slogdet(A)[1]`, the logarithm of the absolute value, if the sign does not matter"),
         ),
     )  # fmt: skip
 
