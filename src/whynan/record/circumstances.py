@@ -76,8 +76,11 @@ def _sample(evidence: Evidence, session: Session) -> Sample | None:
 
 
 def _is_batch(inputs: list[torch.Tensor], size: int, session: Session) -> bool:
-    """One dimension alone may be the features of a single sample; a DataLoader says what it is."""
-    if any(t.dim() > 1 and len(t) == size for t in inputs):
+    """One dimension alone may be the features of a single sample; a DataLoader says what it is, and
+    users beside items are pairs."""
+    alike = [t for t in inputs if len(t) == size]
+    pairs = [t for t in alike if t.dim() == 1 and not t.is_floating_point()]
+    if any(t.dim() > 1 for t in alike) or len(pairs) > 1:
         return True
     return len(session.batches.indices or ()) == size
 
