@@ -10,7 +10,6 @@ import torch
 
 from whynan.model import (
     FROM_BEFORE,
-    FROM_LOADER as FROM_LOADER,
     MATMULS,
     Operand,
     OpRecord,
@@ -18,6 +17,9 @@ from whynan.model import (
     Phase,
     Scalar,
     TensorStats,
+)
+from whynan.model import (
+    FROM_LOADER as FROM_LOADER,
 )
 from whynan.positions import in_one_loop, written_at
 from whynan.record.exponents import exponents_of
