@@ -11,8 +11,10 @@ from whynan.diagnosis.makers import (
     CHOOSING,
     counts,
     counts_a_mask,
+    is_range,
     lost_eps,
     maker_of,
+    makers_of,
     masked_by,
     vanishing_divisor,
 )
@@ -24,8 +26,6 @@ UNDERFLOWING = frozenset(
     {"exp", "_softmax", "sigmoid", "mul", "pow", "square", "prod", "cumprod", "exp2", "_linalg_det"}
 )
 SATURATING = frozenset({"sigmoid", "tanh", "_softmax", "erf"})
-LARGEST = frozenset({"max", "amax", "aminmax"})
-SMALLEST = frozenset({"min", "amin", "aminmax"})
 TOGETHER = frozenset({"sum", "mean", "linalg_vector_norm", "norm"})  # 0 only if all squares are
 NEAR = 3
 LEAST = 1e-37  # about the smallest normal float32
@@ -58,7 +58,7 @@ def _from_operand(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
             return  # torch's own derivative formula: nothing that anybody wrote
         if distance >= NEAR and maker.value != 0:
             return  # far back, only a trail of zeros explains a zero
-        if maker.value == 0 and not _zeros(culprit, distance):
+        if maker.value == 0 and culprit.value not in (0, None):
             return  # what became of that 0 is no longer one
         if maker.name in SATURATING and maker.value in (1, -1):
             reason = next((o.value for o in maker.inputs if o.value is not None), None)
@@ -104,12 +104,6 @@ def _from_small(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
         yield Cause(code="underflow", evidence=text)
 
 
-def _zeros(culprit: Operand, distance: int) -> bool:
-    """Whether all values that are known from there to the operand are 0."""
-    later = (culprit.value, *(op.value for op in culprit.upstream[:distance]))
-    return all(value in (0, None) for value in later)
-
-
 def _cancelled(maker: OpRecord) -> bool:
     """Equal values, or nearly equal large ones whose difference came out negative."""
     values = [o.value for o in maker.inputs if o.value is not None]
@@ -123,11 +117,10 @@ def _cancelled(maker: OpRecord) -> bool:
 def _difference(maker: OpRecord, op: OpRecord, *, together: bool) -> Cause:
     """A range or a spread of 0 is a constant; one value that equals the mean is not."""
     a, b = (o.value for o in maker.inputs if o.value is not None)
-    made_by = {(o.source or "").removeprefix("result of ") for o in maker.inputs}
-    if maker.value == 0 and made_by & LARGEST and made_by & SMALLEST:
+    if maker.value == 0 and is_range(maker):
         text = f"{_place(maker, op)}: the largest and the smallest value are both {number(a)}"
         return Cause(code="constant_input", evidence=text)
-    if maker.value == 0 and together and "mean" in made_by:
+    if maker.value == 0 and together and "mean" in makers_of(maker):
         text = f"{_place(maker, op)}: all values equal their mean, {number(a)}"
         return Cause(code="constant_input", evidence=text)
     if maker.value == 0:

@@ -9,6 +9,8 @@ from whynan.model import Fix, Operand, OpRecord
 
 CHOOSING = frozenset({"index", "gather", "index_select", "select"})
 EXPONENTIALS = frozenset({"_softmax", "_safe_softmax", "sigmoid", "exp", "exp2"})
+LARGEST = frozenset({"max", "amax", "aminmax"})
+SMALLEST = frozenset({"min", "amin", "aminmax"})
 BOUNDS = frozenset({"clamp_min", "clamp", "maximum"})
 COMPARISONS = frozenset({"gt", "lt", "ge", "le", "eq", "ne", "logical_and", "logical_not"})
 COUNTING = frozenset({"bincount", "histc", "count_nonzero"})
@@ -110,7 +112,7 @@ def divisor_is(divisor: Operand) -> str:
         if maker.name in NORMS:
             return "norm"
         if maker.name in ("sub", "rsub"):
-            return "difference"
+            return _difference_is(maker)
         if maker.name in ("sum", "mean"):
             return _total_is(maker, divisor.upstream[place + 1 :])
         if maker.name not in CARRYING and maker.name not in ("sqrt", "add", "clamp_min", "clamp"):
@@ -118,12 +120,30 @@ def divisor_is(divisor: Operand) -> str:
     return ""
 
 
+def makers_of(difference: OpRecord) -> set[str]:
+    """What made the two sides of a difference that is 0."""
+    return {(o.source or "").removeprefix("result of ") for o in difference.inputs}
+
+
+def is_range(difference: OpRecord) -> bool:
+    """A largest value less a smallest one."""
+    made_by = makers_of(difference)
+    return bool(made_by & LARGEST and made_by & SMALLEST)
+
+
+def _difference_is(difference: OpRecord) -> str:
+    if is_range(difference):
+        return "range"
+    less_one = difference.name == "sub" and difference.scalar("other") == 1
+    return "number less one" if less_one else "difference"
+
+
 def _total_is(total: OpRecord, before: tuple[OpRecord, ...]) -> str:
     """Of squares it is a norm; of squared differences from a mean, a variance."""
     names = [op.name for op in before[:2]]
     if names[:1] not in (["pow"], ["square"]):
         return total.name
-    centred = names[1:] == ["sub"] and any(o.source == "result of mean" for o in before[1].inputs)
+    centred = names[1:] == ["sub"] and "mean" in makers_of(before[1])
     return "spread" if centred else "norm"
 
 

@@ -46,7 +46,7 @@ HELPS = {
         Fix(kind="guard_count", title="or leave the term out when nothing is counted"),
     ),
     "norm": (
-        Fix(kind="normalize", title="the divisor is a norm: `torch.nn.functional.normalize` bounds it from below, as does `.clamp(min=1e-12)`"),
+        Fix(kind="normalize", title="the divisor is a norm: bound it from below, `.clamp(min=1e-12)`, as `torch.nn.functional.normalize` does"),
     ),
     "spread": (
         Fix(kind="add_eps", title="the divisor measures spread, which is 0 for equal values: add an eps such as 1e-6 to it"),
@@ -57,7 +57,12 @@ HELPS = {
     ),
     "difference": (
         Fix(kind="safe_divisor", title="the divisor is a difference and may have either sign: `torch.where(d != 0, d, 1)`, then set the quotient"),
-        Fix(kind="add_eps", title="add an eps only where the difference cannot be negative, as of a largest and a smallest value"),
+    ),
+    "range": (
+        Fix(kind="clamp_denominator", title="the divisor is the range of the values, 0 when all are equal: bound it from below, `.clamp(min=1e-6)`"),
+    ),
+    "number less one": (
+        Fix(kind="clamp_denominator", title="the divisor is a number less one, 0 where there is a single one: `.clamp(min=1)`"),
     ),
 }  # fmt: skip
 
