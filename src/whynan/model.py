@@ -145,6 +145,7 @@ class OpRecord:
     node: str | None = None  # autograd node, in the backward pass
     derived: bool = False  # part of torch's own derivative formula, not written by anyone
     exact: float | None = None  # the witness recomputed in float64
+    untouched: bool = False  # it puts values at places, and put none at the witness's
 
     @property
     def name(self) -> str:

@@ -59,11 +59,22 @@ def _reason(op: OpRecord, finding: Finding) -> list[Link]:
 
 
 def _reason_link(maker: OpRecord) -> Link:
-    values = [number(o.value) for o in maker.inputs if o.value is not None]
-    note = f"from {', '.join(values[:3])}" if values else ""
-    if maker.derived:
-        note = f"{note}, backward".removeprefix(", ")
-    return Link(site=maker.site, op=maker.name, value=maker.value, note=note, role="reason")
+    return Link(
+        site=maker.site, op=maker.name, value=maker.value, note=made_from(maker), role="reason"
+    )
+
+
+def made_from(maker: OpRecord) -> str:
+    """The values that an operation had at the witness: `from 2.5, 0`."""
+    if maker.untouched:
+        word = {"bincount": "counted", "scatter": "written"}.get(maker.name, "added")
+        if maker.name == "index_put" and not maker.scalars.get("accumulate"):
+            word = "written"
+        note = f"nothing was {word} here"
+    else:
+        values = [number(o.value) for o in maker.inputs if o.value is not None]
+        note = f"from {', '.join(values[:3])}" if values else ""
+    return f"{note}, backward".removeprefix(", ") if maker.derived else note
 
 
 def _path(path: tuple[OpRecord, ...], room: int) -> list[Link]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from whynan.diagnosis.chain import made_from
 from whynan.diagnosis.naming import call_of
 from whynan.explain.story import OPERATION
 from whynan.model import Anomaly, Operand, OpRecord, Site, number
@@ -59,7 +60,7 @@ def _reasons(anomaly: Anomaly) -> list[Stage]:
     operand = anomaly.origin.inputs[culprit]
     if not operand.upstream and operand.source:
         return [Stage(role="reason", op="input", value=operand.value, note=operand.source)]
-    makers = [_stage(op, "reason", _from(op)) for op in reversed(operand.upstream)]
+    makers = [_stage(op, "reason", made_from(op)) for op in reversed(operand.upstream)]
     return _fold(makers, head=1, tail=3)
 
 
@@ -75,12 +76,6 @@ def _stage(op: OpRecord, role: Literal["reason", "origin", "path"], note: str) -
         module=op.module,
         tensors=(*op.inputs, *op.outputs),
     )
-
-
-def _from(op: OpRecord) -> str:
-    values = [number(o.value) for o in op.inputs if o.value is not None]
-    note = f"from {', '.join(values[:3])}" if values else ""
-    return f"{note}, backward".removeprefix(", ") if op.derived else note
 
 
 def _backward(op: OpRecord) -> str:
