@@ -121,6 +121,7 @@ class Operand:
     name: str | None = None
     index: tuple[int, ...] | None = None  # of the witness
     first: tuple[int, ...] | None = None  # of the first non-finite element
+    columns: tuple[int, ...] = ()  # of a table that came in, those without any finite value
     dtype: str | None = None
     value: float | None = None
     slice_stats: TensorStats | None = None  # the part of the tensor that the witness depends on

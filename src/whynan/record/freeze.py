@@ -26,7 +26,7 @@ from whynan.record.relations import (
     value_before,
 )
 from whynan.record.sites import Frames, site_of
-from whynan.record.stats import first_nonfinite, stats_of
+from whynan.record.stats import dead_columns, first_nonfinite, stats_of
 from whynan.record.storages import Index, Ref
 from whynan.record.tracer import Tracer
 
@@ -80,7 +80,9 @@ class Freezer:
             index = first_nonfinite(tensor) if tensor is not None else None
         if record.info.entry:  # what comes in is what comes out
             bare = self._bare(record, k, index, value)
-            return replace(bare, inputs=tuple(replace(o, role="value") for o in bare.outputs))
+            columns = dead_columns(value_after(record, k))
+            given = tuple(replace(o, role="value", columns=columns) for o in bare.outputs)
+            return replace(bare, inputs=given)
         operands = self._operands(record, k, index, history=True)
         return replace(
             self._bare(record, k, index, value),
@@ -177,6 +179,8 @@ class Freezer:
             role="value",
             stats=None if tensor is None else stats_of(tensor),
             index=node.index,
+            first=None if tensor is None else first_nonfinite(tensor, prefer_nan=False),
+            columns=dead_columns(tensor),
             value=real(node.value),
             source=source,
         )

@@ -173,6 +173,15 @@ def _of_complex(x: torch.Tensor) -> TensorStats:
 
 
 @torch.no_grad()
+def dead_columns(x: torch.Tensor | None) -> tuple[int, ...]:
+    """Of a table, the columns in which nothing is finite."""
+    if x is None or x.dim() != 2 or len(x) < 2 or not x.is_floating_point():
+        return ()
+    dead = (~torch.isfinite(ordinary(x))).all(dim=0)
+    return tuple(int(i) for i in dead.nonzero().reshape(-1))
+
+
+@torch.no_grad()
 def nonfinite_indices(x: torch.Tensor, most: int) -> list[tuple[int, ...]]:
     """The first NaN or infinity, and up to `most` spread evenly over all of them."""
     first = first_nonfinite(x)

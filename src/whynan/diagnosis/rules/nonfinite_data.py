@@ -28,6 +28,10 @@ CLEAN_DATA = Fix(
     kind="clean_data",
     title="find these rows where the data is made; drop or impute them before training",
 )
+CLEAN_COLUMN = Fix(
+    kind="clean_column",
+    title="find what computes that column: a constant one divided by its spread of 0 is NaN; repair it there, or leave the column out",
+)
 EARLIER_CHECKPOINT = Fix(
     kind="earlier_checkpoint",
     title="go back to a checkpoint from before it went bad; `whynan check FILE` names its bad tensors",
@@ -45,14 +49,28 @@ def nonfinite_data(op: OpRecord, evidence: Evidence) -> Finding | None:
     else:
         what = f"{loaded or 'the data'} was already non-finite when it {'was loaded' if loaded else 'came in'}"
     stats = value.stats if value is not None else None
-    index = value.index if value is not None else None
+    index = (value.first or value.index) if value is not None else None
     observed = [bad_values(stats) + (f", first{at(index)}" if index else "")]
     if stats is not None and stats.nonfinite:
         observed.append(str(stats))
+    columns = value.columns if value is not None else ()
+    if columns:
+        observed.append(f"nothing in {_named(columns)} is finite")
+    explained = len(columns) * stats.shape[0] if stats is not None and columns else 0
+    spread = stats is None or not columns or stats.nonfinite > explained
+    clean = (*((CLEAN_COLUMN,) if columns else ()), *((CLEAN_DATA,) if spread else ()))
     return Finding(
         headline=f"{subject(evidence)} because {what}",
         observed=tuple(observed),
         label=f"origin: {bad_values(stats)} came in here",
         culprit=0 if value is not None else None,
-        fixes=(EARLIER_CHECKPOINT if loaded or held else CLEAN_DATA,),
+        fixes=(EARLIER_CHECKPOINT,) if loaded or held else clean,
     )  # fmt: skip
+
+
+def _named(columns: tuple[int, ...]) -> str:
+    """`column 2`, `columns 2 and 5`, `columns 2 and 3 more`."""
+    if len(columns) == 1:
+        return f"column {columns[0]}"
+    last = f"{columns[1]}" if len(columns) == 2 else f"{len(columns) - 1} more"
+    return f"columns {columns[0]} and {last}"
