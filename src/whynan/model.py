@@ -124,6 +124,7 @@ class Operand:
     name: str | None = None
     index: tuple[int, ...] | None = None  # of the witness
     first: tuple[int, ...] | None = None  # of the first non-finite element
+    columns: tuple[int, ...] = ()  # of a table that came in, those without any finite value
     dtype: str | None = None
     value: float | None = None
     slice_stats: TensorStats | None = None  # the part of the tensor that the witness depends on
@@ -148,6 +149,7 @@ class OpRecord:
     node: str | None = None  # autograd node, in the backward pass
     derived: bool = False  # part of torch's own derivative formula, not written by anyone
     exact: float | None = None  # the witness recomputed in float64
+    untouched: bool = False  # it puts values at places, and put none at the witness's
 
     @property
     def name(self) -> str:

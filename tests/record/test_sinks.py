@@ -457,3 +457,22 @@ def test_an_infinite_learning_rate_is_what_spoilt_a_parameter_without_gradient()
     found = anomalies_of(program)[0]
     assert (found.finding.mechanism, found.origin.phase) == ("nan_literal", "optimizer")
     assert "had lr = inf" in found.finding.headline
+
+
+@pytest.mark.parametrize(
+    ("back", "expected"), [([1, 2, 0], 1), ([2, 0, 1], None), ([2, 2, 1], None)]
+)
+def test_a_sample_is_named_once_its_rows_were_put_back(
+    back: list[int], expected: int | None
+) -> None:
+    def program() -> None:
+        model = nn.Linear(2, 2)
+        with torch.no_grad():
+            nn.init.eye_(model.weight)
+            model.bias.zero_()
+        out = model(torch.tensor([[1.0, 1.0], [0.0, 0.0], [2.0, 2.0]]))
+        out = out.index_select(0, torch.tensor([2, 0, 1])) * 3
+        out.index_select(0, torch.tensor(back)).log()[:3].sum().backward()
+
+    sample = anomalies_of(program)[0].evidence.around.sample
+    assert (sample.index if sample else None) == expected

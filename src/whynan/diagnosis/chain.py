@@ -67,10 +67,16 @@ def _reason_link(maker: OpRecord) -> Link:
 
 def made_from(maker: OpRecord) -> str:
     """The values that an operation had at the witness: `from 2.5, 0`."""
-    if maker.name in COUNTING and maker.value == 0:
-        return "an empty bin" if maker.name != "count_nonzero" else "all are 0"
-    values = [number(o.value) for o in maker.inputs if o.value is not None]
-    note = f"from {', '.join(values[:3])}" if values else ""
+    if maker.untouched:
+        word = {"bincount": "counted", "scatter": "written"}.get(maker.name, "added")
+        if maker.name == "index_put" and not maker.scalars.get("accumulate"):
+            word = "written"
+        note = f"nothing was {word} here"
+    elif maker.name in COUNTING and maker.value == 0:
+        note = "an empty bin" if maker.name != "count_nonzero" else "all are 0"
+    else:
+        values = [number(o.value) for o in maker.inputs if o.value is not None]
+        note = f"from {', '.join(values[:3])}" if values else ""
     return f"{note}, backward".removeprefix(", ") if maker.derived else note
 
 

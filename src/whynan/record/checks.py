@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,6 +20,7 @@ from whynan.record.slicing import Harm
 from whynan.record.stats import has_nonfinite, local_of
 from whynan.record.tracer import Tracer
 
+WITNESSES = 4  # of the tensors that went bad together
 PLAIN = (torch.Tensor.__torch_dispatch__, torch._C._disabled_torch_dispatch_impl)
 Named = Iterable[tuple[str, torch.Tensor]]
 
@@ -77,11 +79,21 @@ class Checks:
             more["is_tested"] = frames is not None and is_test(frames.code, frames.lasti)
             if not more["is_tested"]:
                 self.before_observed()
-        tensors = [local_of(tensor).detach() for _, tensor in bad[:4]]
-        names = [name for name, _ in bad[:4]]
+        if len(bad) > WITNESSES:  # one of them is that which went bad first: a gradient, in the
+            rest = bad[WITNESSES - 1 :]  # last of several layers that make their own NaN
+            bad = [*bad[: WITNESSES - 1], min(rest, key=lambda item: self._went_bad(item[1]))]
+        tensors = [local_of(tensor).detach() for _, tensor in bad]
+        names = [name for name, _ in bad]
         self.harm(
             Harm(sink=sink, subject=names[0], tensors=tensors, names=names, frames=frames, **more)
         )
+
+    def _went_bad(self, tensor: torch.Tensor) -> float:
+        """Which operation first wrote something non-finite to it, as far as is known."""
+        entry = self.tracer.entry_of(local_of(tensor))
+        writers = entry.writers if entry is not None else ()
+        records = [(i, self.tracer.records.get(i)) for i, _ in writers]
+        return min((i for i, r in records if r is not None and r.bad), default=math.inf)
 
     def check_right(self, sink: Sink, named: Named, frames: Frames | None, **more: Any) -> None:
         """Report harm if an absorbed overflow made one of these finite values wrong."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import cmath
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,9 +28,17 @@ from whynan.record.modules import path_of
 from whynan.record.ops import FILLS
 from whynan.record.recompute import in_float64
 from whynan.record.records import Record, is_torchs_own
-from whynan.record.relations import ALONG_DIM, Read, reads, value_after, value_before
+from whynan.record.relations import (
+    ALONG_DIM,
+    ELEMENTWISE,
+    Read,
+    is_untouched,
+    reads,
+    value_after,
+    value_before,
+)
 from whynan.record.sites import Frames, site_of
-from whynan.record.stats import first_nonfinite, index_of, stats_of
+from whynan.record.stats import dead_columns, first_nonfinite, index_of, stats_of
 from whynan.record.storages import Index, Ref
 from whynan.record.tracer import Tracer
 
@@ -42,6 +51,8 @@ CASTS = frozenset(
     f"Module.{name}" for name in ("half", "bfloat16", "float", "double", "to", "type")
 )
 
+JOINTLY = MATMULS | ELEMENTWISE | {"matmul", "linear"}
+EXTREMES = frozenset({"amax", "amin", "max", "min", "median", "aminmax"})
 IN_PARTS = frozenset({"_linalg_slogdet"})
 
 
@@ -82,13 +93,13 @@ class Freezer:
             index = first_nonfinite(tensor) if tensor is not None else None
         if record.info.entry:  # what comes in is what comes out
             bare = self._bare(record, k, index, value)
-            return replace(bare, inputs=tuple(replace(o, role="value") for o in bare.outputs))
-        operands = tuple(
-            self._operand(record, read, index, history=True) for read in reads(record, k, index)
-        )
+            columns = dead_columns(value_after(record, k))
+            given = tuple(replace(o, role="value", columns=columns) for o in bare.outputs)
+            return replace(bare, inputs=given)
+        operands = self._operands(record, k, index, history=True)
         return replace(
             self._bare(record, k, index, value),
-            inputs=operands,
+            inputs=tuple(o for _, o in operands),
             exact=self._exact(record, k, index),
         )
 
@@ -123,6 +134,7 @@ class Freezer:
             inside=_inside(record.frames),
             node=record.node,
             derived=record.derived,
+            untouched=bool(record.outs) and is_untouched(record, k, index),
         )
 
     def _companions(self, record: Record, k: int, index: Index | None) -> tuple[Operand, ...]:
@@ -180,6 +192,8 @@ class Freezer:
             role="value",
             stats=None if tensor is None else stats_of(tensor),
             index=node.index,
+            first=None if tensor is None else first_nonfinite(tensor, prefer_nan=False),
+            columns=dead_columns(tensor),
             value=real(node.value),
             source=source,
         )
@@ -196,7 +210,30 @@ class Freezer:
 
     # ---- operands -----------------------------------------------------------------------
 
-    def _operand(self, record: Record, read: Read, own: Index | None, *, history: bool) -> Operand:
+    def _operands(
+        self, record: Record, k: int, index: Index | None, *, history: bool
+    ) -> list[tuple[Read, Operand]]:
+        """What the witness was computed from; of a product of rows, the same term of each."""
+        found = reads(record, k, index)
+        term: dict[int, Index] = {}
+        if index is not None and record.info.base in JOINTLY:
+            term = _term(record, found)
+        elif index is not None and record.info.base in EXTREMES and len(found) == 1:
+            term = _equal_one(record, found[0], k, index)
+        return [
+            (read, self._operand(record, read, index, term.get(i), history=history))
+            for i, read in enumerate(found)
+        ]
+
+    def _operand(
+        self,
+        record: Record,
+        read: Read,
+        own: Index | None,
+        chosen: Index | None = None,
+        *,
+        history: bool,
+    ) -> Operand:
         """One argument; of a slice, the element that decides: in a softmax its own logit."""
         tensor = value_before(record, read)
         if tensor is None:
@@ -206,7 +243,9 @@ class Freezer:
             part = tensor[read.selection]
             part_stats = stats_of(part)
             keeps_place = record.info.base in ALONG_DIM and len(own or ()) == tensor.dim()
-            index = own if keeps_place else _extreme(part, read.selection)
+            index = chosen or (own if keeps_place else _extreme(part, read.selection))
+            if not read.known and index is not None and not _is_bad(tensor, index):
+                index = None  # it may have nothing to do with the witness
         value = real(tensor[index].item()) if index is not None and tensor.numel() else None
         upstream: tuple[OpRecord, ...] = ()
         selects = record.info.base == "where" and is_torchs_own(record)
@@ -250,10 +289,7 @@ class Freezer:
             bare = self._bare(maker, node.k, node.index)
             if bare.value is None and bare.outputs:  # overwritten since: its reader saw it
                 bare = replace(bare, outputs=(replace(bare.outputs[0], value=value),))
-            operands = [
-                (read, self._operand(maker, read, node.index, history=False))
-                for read in reads(maker, node.k, node.index)
-            ]
+            operands = self._operands(maker, node.k, node.index, history=False)
             if bare.name in BINS and bare.value == 0:
                 operands = []  # nothing fell into that bin
             if bare.name == "sub" and bare.value == 0:
@@ -287,11 +323,8 @@ class Freezer:
                 if node.record.info.allocates:
                     return reader
                 maker = node.record
-                operands = [
-                    (r, self._operand(maker, r, node.index, history=False))
-                    for r in reads(maker, node.k, node.index)
-                    if r.ref.dtype.is_floating_point
-                ]
+                every = self._operands(maker, node.k, node.index, history=False)
+                operands = [(r, o) for r, o in every if r.ref.dtype.is_floating_point]
                 chosen = _deciding(self._bare(maker, node.k, node.index), operands)
                 if chosen is None:
                     break
@@ -309,6 +342,46 @@ class Freezer:
         return real(outs[k][index].item())
 
 
+def _term(record: Record, found: list[Read]) -> dict[int, Index]:
+    """Of a sum of products or losses, the term that decides: a non-finite one, else the largest."""
+    sums = [(i, r) for i, r in enumerate(found) if r.element is None and r.known]
+    values = [value_before(record, r) for _, r in sums]
+    if len(sums) != 2 or any(v is None for v in values):
+        return {}
+    a, b = (v[r.selection] for v, (_, r) in zip(values, sums, strict=True) if v is not None)
+    if a.shape != b.shape or not a.numel():
+        return {}
+    shape, a, b = a.shape, a.reshape(-1).to(torch.float64), b.reshape(-1).to(torch.float64)
+    sizes = (a - b).abs() if record.info.base in ELEMENTWISE else a.abs() * b.abs()
+    if not bool(sizes.any()):  # a 0 times something says more than 0 times 0
+        sizes = a.abs() + b.abs()
+    bad = ~(torch.isfinite(a) & torch.isfinite(b))
+    at = (bad.to(torch.float64) if bool(bad.any()) else sizes).argmax()
+    inner = [int(i) for i in torch.unravel_index(at.cpu(), shape)]
+    return {i: _within(r.selection, inner) for i, r in sums}
+
+
+def _equal_one(record: Record, read: Read, k: int, index: Index) -> dict[int, Index]:
+    """Of a largest or smallest value, the element that it is."""
+    values, out = value_before(record, read), value_after(record, k)
+    if values is None or out is None or read.element is not None:
+        return {}
+    part = values[read.selection]
+    same = (part == out[index]).nonzero()
+    return {0: _within(read.selection, [int(i) for i in same[0]])} if len(same) else {}
+
+
+def _within(selection: tuple[int | slice, ...], inner: Sequence[int]) -> Index:
+    """An element of a slice, as one of the tensor that was sliced."""
+    rest = iter(inner)
+    return tuple(i if isinstance(i, int) else (i.start or 0) + next(rest) for i in selection)
+
+
+def _is_bad(tensor: torch.Tensor, index: Index) -> bool:
+    value = tensor[index].item()
+    return not cmath.isfinite(value)
+
+
 def _extreme(part: torch.Tensor, selection: tuple[int | slice, ...]) -> Index | None:
     """The element of a slice that decides: the first non-finite one, else the largest."""
     if part.numel() == 0:
@@ -319,8 +392,7 @@ def _extreme(part: torch.Tensor, selection: tuple[int | slice, ...]) -> Index | 
         flat = flat.abs() if flat.dtype != torch.bool else flat.to(torch.uint8)
         position = int(flat.argmax())
         inner = index_of(position, part.shape)
-    rest = iter(inner)
-    return tuple(i if isinstance(i, int) else (i.start or 0) + next(rest) for i in selection)
+    return _within(selection, inner)
 
 
 def _deciding(maker: OpRecord, operands: list[tuple[Read, Operand]]) -> tuple[Read, Operand] | None:
@@ -332,7 +404,7 @@ def _deciding(maker: OpRecord, operands: list[tuple[Read, Operand]]) -> tuple[Re
         return None  # of their operand they take the shape only
     if maker.name in PICKS:  # the value, not its position; and only if it is the same element
         return known[0] if known[0][1].value == maker.value else None
-    if maker.value == 0 and maker.name in ("mul", "div", "pow"):
+    if maker.value == 0 and maker.name in ("mul", "div", "pow", "linalg_cross"):
         zero = [pair for pair in known if pair[1].value == 0]
         return zero[0] if zero else known[0]
     vanishing = maker.name == "mul" and abs(maker.value or 1.0) < VANISHING

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -23,6 +25,8 @@ class ModuleTracker:
     def __init__(self) -> None:
         self._local = threading.local()
         self._roots: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        self._holders: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        self._asked: set[int] = set()  # the modules that the holders were looked for
         self._start: Callable[[nn.Module, Any], None] = lambda module, args: None
         self._end: Callable[[nn.Module, Any], None] = lambda module, output: None
         self._handles: list[Any] = []
@@ -82,29 +86,65 @@ class ModuleTracker:
         yield from list(self._roots)
 
     def parameter_name(self, tensor: torch.Tensor) -> str | None:
-        """The dotted name of a parameter or buffer of any module that ran."""
-        for root in self.roots():
-            for name, candidate in _named_tensors(root):
-                if candidate is tensor:
-                    return name
-        return None
+        """The dotted name of a parameter or buffer, from the outermost module that holds it; of a
+        tensor on its own, the program's global name for it."""
+        found = [
+            name
+            for root in self._outermost()
+            for name, candidate in _named_tensors(root)
+            if candidate is tensor
+        ]
+        return max(found, key=lambda name: name.count("."), default=None) or _global_name(tensor)
+
+    def _outermost(self) -> list[nn.Module]:
+        """The modules that ran, or the one that holds them all: a LightningModule's own forward
+        may never run, and a checkpoint runs its blocks once more, on their own."""
+        ran = list(self._roots)
+        if {id(m) for m in ran} != self._asked:
+            self._asked = {id(m) for m in ran}
+            self._holders = weakref.WeakSet(_holders(ran))
+        return [*self._holders, *ran]
 
     def name_of_storage(self, cdata: int) -> tuple[str, str] | None:
         """("parameter" or "buffer", dotted name) of the tensor that owns this storage."""
-        for root in self.roots():
+        found = [
+            (kind, clean(name))
+            for root in self._outermost()
             for kind, items in (
                 ("parameter", root.named_parameters()),
                 ("buffer", root.named_buffers()),
-            ):
-                for name, tensor in items:
-                    if torch._C._has_storage(tensor) and storage_id(tensor) == cdata:
-                        return kind, clean(name)
-        return None
+            )
+            for name, tensor in items
+            if torch._C._has_storage(tensor) and storage_id(tensor) == cdata
+        ]
+        return max(found, key=lambda pair: pair[1].count("."), default=None)
 
 
 def _named_tensors(root: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     for name, tensor in (*root.named_parameters(), *root.named_buffers()):
         yield clean(name), tensor
+
+
+def _holders(ran: list[nn.Module]) -> list[nn.Module]:
+    """The one module beyond them that all these belong to and nothing else holds; else none."""
+    wanted = {id(m) for m in ran if next(m.parameters(), None) is not None}  # no loss functions
+    if not wanted:
+        return []
+    # By type: `isinstance` would ask a lazy proxy for its class, and wake it.
+    modules = [o for o in gc.get_objects() if issubclass(type(o), nn.Module)]
+    inside = {
+        id(m): {id(child) for child in m.modules()} for m in modules if hasattr(m, "_modules")
+    }
+    above = [m for m in modules if id(m) in inside and wanted <= inside[id(m)]]
+    top = [m for m in above if not any(id(m) in inside[id(o)] for o in above if o is not m)]
+    return top if len(top) == 1 else []
+
+
+def _global_name(tensor: torch.Tensor) -> str | None:
+    """What the script calls a tensor; None if it has no name of its own, or several."""
+    script = vars(sys.modules["__main__"])
+    names = [name for name, value in list(script.items()) if value is tensor]
+    return names[0] if len(names) == 1 else None
 
 
 def clean(name: str) -> str:

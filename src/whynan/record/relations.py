@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import torch
 
+from whynan.record.contributions import (
+    MOVES,
+    PUTS,
+    accumulates,
+    argument,
+    bag_of,
+    contributors,
+    source_name,
+    source_of,
+    values_of,
+)
 from whynan.record.records import Record
-from whynan.record.storages import Index, Ref
+from whynan.record.storages import Index, Ref, overwritten
 
 Selection = tuple[int | slice, ...]
 ALL = slice(None)
@@ -22,6 +32,7 @@ class Read(NamedTuple):
     selection: Selection
     position: int | str  # which argument
     item: int | None  # which element of a list argument
+    known: bool = True  # False: it may depend on any part of this, or on none
 
     @property
     def element(self) -> Index | None:
@@ -33,23 +44,35 @@ class Read(NamedTuple):
         )
 
 
-MAX_PICKED_FROM = 1_000_000  # values of a tensor whose indexing is looked at element by element
-
 # Same shape in and out, each slice along `dim` computed together.
 ALONG_DIM = frozenset(
     {
         "_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data",
-        "cumsum", "cumprod", "logcumsumexp", "cummax", "cummin", "sort", "flip", "renorm",
-        "_safe_softmax",
+        "cumsum", "cumprod", "logcumsumexp",
+        "_safe_softmax", "softmax", "log_softmax",
     }
 )  # fmt: skip
 REDUCTIONS = frozenset(
     {
         "sum", "mean", "nansum", "prod", "amax", "amin", "max", "min", "logsumexp", "var", "std",
         "var_mean", "std_mean", "norm", "linalg_vector_norm", "median", "nanmedian", "any", "all",
-        "topk", "aminmax", "nanmean",
+        "aminmax", "nanmean",
     }
 )  # fmt: skip
+# One of the values along `dim`; the second output tells which.
+CHOICES = frozenset(
+    {"sort", "topk", "max", "min", "median", "nanmedian", "mode", "kthvalue", "cummax", "cummin"}
+)
+ELEMENTWISE = frozenset(  # where torch does not say so
+    {
+        "fill", "masked_fill", "native_dropout", "native_dropout_backward", "complex", "polar", "mse_loss",
+        "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "mse_loss_backward",
+        "smooth_l1_loss_backward", "huber_loss_backward", "binary_cross_entropy_backward",
+        "leaky_relu_backward", "elu_backward", "softplus_backward", "hardtanh_backward",
+        "hardswish_backward", "hardsigmoid_backward", "log_sigmoid_backward", "mish_backward",
+    }
+)  # fmt: skip
+MOST = 6  # of the values put at one place
 
 
 def reads(record: Record, k: int, index: Index | None) -> list[Read]:
@@ -57,20 +80,35 @@ def reads(record: Record, k: int, index: Index | None) -> list[Read]:
     named = _named(record)
     if index is None:
         return [_whole(*n) for n in named]
+    related = _related(record, k, named, index)
+    return [read if _fits(read) else _some(*_name(read)) for read in related]
+
+
+def _related(record: Record, k: int, named: list[Named], index: Index) -> list[Read]:
     base = record.info.base
     if base.startswith(("_foreach_", "_fused_")):
         return _foreach(record, k, index, named)
     if base == "where" and len(named) == 3:
         return _where(named, index)
-    if record.info.pointwise or base in ("fill", "native_dropout", "native_dropout_backward"):
+    if record.info.pointwise or (base in ELEMENTWISE and index):
         return [_broadcast(*n, index) for n in named]
     if base in ALONG_DIM:
         return [_along(record, *n, index) for n in named]
+    if base in MOVES:
+        return _moved(record, named, index)
+    if base in PUTS:
+        return _put(record, named, index)
+    if base in CHOICES and len(record.outs) == 2:
+        return _chosen(record, named, index)
     if base in REDUCTIONS:
         return [_reduced(record, k, *n, index) for n in named]
     if base in _SPECIAL:
         return _SPECIAL[base](record, k, named, index)
-    return [_whole(*n) for n in named]
+    if base.startswith(("linalg_", "_linalg_", "cholesky_", "_fft_", "triangular_solve")):
+        return [_transformed(record, *n, index) for n in named]
+    # A number made of everything: a norm, a mean loss.
+    alone = index == () and (len(named) == 1 or base in ELEMENTWISE)
+    return [_whole(*n) if alone else _some(*n) for n in named]
 
 
 Named = tuple[str, Ref, int | str, int | None]
@@ -100,13 +138,19 @@ def _whole(role: str, ref: Ref, position: int | str, item: int | None) -> Read:
     return Read(role, ref, (ALL,) * len(ref.shape), position, item)
 
 
+def _some(role: str, ref: Ref, position: int | str, item: int | None) -> Read:
+    """Which part of it is not known, unless it has but one."""
+    known = all(size == 1 for size in ref.shape)
+    return Read(role, ref, (ALL,) * len(ref.shape), position, item, known)
+
+
 def _broadcast(role: str, ref: Ref, position: int | str, item: int | None, index: Index) -> Read:
     ndim = len(ref.shape)
     if ndim > len(index):
-        return _whole(role, ref, position, item)
+        return _some(role, ref, position, item)
     tail = index[len(index) - ndim :] if ndim else ()
     if any(size not in (1,) and i >= size for i, size in zip(tail, ref.shape, strict=True)):
-        return _whole(role, ref, position, item)
+        return _some(role, ref, position, item)
     selection = tuple(0 if size == 1 else i for i, size in zip(tail, ref.shape, strict=True))
     return Read(role, ref, selection, position, item)
 
@@ -119,7 +163,9 @@ def _foreach(record: Record, k: int, index: Index, named: list[Named]) -> list[R
     shape = record.outs[k].shape
     chosen = [n for n in named if n[3] in (None, wanted)]
     return [
-        _broadcast(*n, index) if n[1].shape == shape or not n[1].shape else _whole(*n)
+        _broadcast(*n, index)
+        if n[1].shape == shape or not n[1].shape
+        else (_some(*n) if shape else _whole(*n))
         for n in chosen
     ]
 
@@ -132,19 +178,12 @@ def _where(named: list[Named], index: Index) -> list[Read]:
     return [condition, yes if bool(mask[condition.selection]) else no]
 
 
-def _argument(record: Record, name: str) -> Any:
-    names = record.info.arg_names
-    if name in names and names.index(name) < len(record.args):
-        return record.args[names.index(name)]
-    return record.kwargs.get(name)
-
-
 def _along(
     record: Record, role: str, ref: Ref, position: int | str, item: int | None, index: Index
 ) -> Read:
-    dim = _argument(record, "dim")
+    dim = argument(record, "dim")
     if not isinstance(dim, int) or len(ref.shape) != len(index) or not index:
-        return _whole(role, ref, position, item)
+        return _some(role, ref, position, item)
     dim %= len(index)
     until = slice(0, index[dim] + 1) if record.info.base.startswith("cum") else ALL
     selection = tuple(until if axis == dim else i for axis, i in enumerate(index))
@@ -155,9 +194,9 @@ def _reduced(
     record: Record, k: int, role: str, ref: Ref, position: int | str, item: int | None, index: Index
 ) -> Read:
     if role not in ("self", "input", "x"):
-        return _whole(role, ref, position, item)
+        return _some(role, ref, position, item)
     ndim = len(ref.shape)
-    dims = _argument(record, "dim")
+    dims = argument(record, "dim")
     if isinstance(dims, int):
         dims = [dims]
     reduced = {d % ndim for d in dims} if dims and ndim else set(range(ndim))
@@ -188,13 +227,32 @@ def _matmul(record: Record, k: int, named: list[Named], index: Index) -> list[Re
         elif role == "self":
             found.append(_broadcast(role, ref, position, item, index))
         else:
-            found.append(_whole(role, ref, position, item))
+            found.append(_some(role, ref, position, item))
     return found
+
+
+def _composite_matmul(record: Record, k: int, named: list[Named], index: Index) -> list[Read]:
+    """matmul and linear stay whole under `inference_mode`; unlike batches are left open."""
+    linear = record.info.base == "linear"
+    if linear or all(len(ref.shape) == len(index) > 1 for _, ref, _, _ in named):
+        across: Selection = (index[-1], ALL) if linear else (*index[:-2], ALL, index[-1])
+        parts: list[Selection] = [(*index[:-1], ALL), across, (index[-1],)]
+        found = [Read(*n[:2], part, *n[2:]) for n, part in zip(named, parts, strict=False)]
+        if all(_fits(read) for read in found):
+            return found
+    return [_some(*n) for n in named]
+
+
+def _fits(read: Read) -> bool:
+    return len(read.selection) == len(read.ref.shape) and all(
+        isinstance(i, slice) or i < size
+        for i, size in zip(read.selection, read.ref.shape, strict=True)
+    )
 
 
 def _joined(record: Record, k: int, named: list[Named], index: Index) -> list[Read]:
     """cat and stack: one of the pieces."""
-    dim = _argument(record, "dim") or 0
+    dim = argument(record, "dim") or 0
     stacked = record.info.base == "stack"
     dim %= max(len(index), 1)
     left = index[dim] if index else 0
@@ -207,7 +265,7 @@ def _joined(record: Record, k: int, named: list[Named], index: Index) -> list[Re
         if left < size:
             return [Read(role, ref, (*index[:dim], left, *index[dim + 1 :]), position, item)]
         left -= size
-    return [_whole(*n) for n in named]
+    return [_some(*n) for n in named]
 
 
 def _looked_up(record: Record, k: int, named: list[Named], index: Index) -> list[Read]:
@@ -216,38 +274,19 @@ def _looked_up(record: Record, k: int, named: list[Named], index: Index) -> list
     indices = next((n for n in named if n[0] in ("indices", "index")), None)
     where = indices[1].tensor() if indices is not None else None
     if not tables or where is None:
-        return [_whole(*n) for n in named]
+        return [_some(*n) for n in named]
     role, ref, position, item = tables[0]
     base = record.info.base
     if base == "embedding":
         row = int(where[index[:-1]])
         return [Read(role, ref, (row, index[-1]), position, item)]
-    dim = int(_argument(record, "dim") or 0) % max(len(index), 1)
+    dim = int(argument(record, "dim") or 0) % max(len(index), 1)
     row = int(where[index]) if base == "gather" else int(where.reshape(-1)[index[dim]])
     return [Read(role, ref, (*index[:dim], row, *index[dim + 1 :]), position, item)]
 
 
-def _indexed(record: Record, k: int, named: list[Named], index: Index) -> list[Read]:
-    """`x[rows, columns]`, `x[mask]`: torch itself tells which element was picked."""
-    role, ref, position, item = named[0]
-    given = record.args[1] if len(record.args) > 1 else record.kwargs.get("indices")
-    chosen = [a.tensor() if isinstance(a, Ref) else None for a in given or ()]
-    known = all(t is not None for t, a in zip(chosen, given or (), strict=True) if a is not None)
-    count = math.prod(ref.shape)
-    if role != "self" or not chosen or not known or not 0 < count <= MAX_PICKED_FROM:
-        return [_whole(*n) for n in named]
-    places = torch.arange(count).reshape(ref.shape)
-    on_cpu = [t.cpu() if t is not None else None for t in chosen]
-    place = torch.ops.aten.index(places, on_cpu)[index]
-    return [
-        Read(
-            role, ref, tuple(int(i) for i in torch.unravel_index(place, ref.shape)), position, item
-        )
-    ]
-
-
 def _rows(record: Record, k: int, named: list[Named], index: Index) -> list[Read]:
-    """Operations that keep the leading dimension apart: layer norm, convolution, attention."""
+    """Operations that keep the leading dimension apart: group norm, attention."""
     lead = 2 if "attention" in record.info.base else 1
     found = []
     for role, ref, position, item in named:
@@ -260,13 +299,13 @@ def _rows(record: Record, k: int, named: list[Named], index: Index) -> list[Read
                     Read(role, ref, head + (ALL,) * (len(ref.shape) - lead), position, item)
                 )
                 continue
-        found.append(_whole(role, ref, position, item))
+        found.append(_some(role, ref, position, item))
     return found
 
 
 def _weight_norm(record: Record, k: int, named: list[Named], index: Index) -> list[Read]:
     """g / |v|, a norm for each place along `dim`; the second output holds the norms."""
-    dim = _argument(record, "dim") or 0
+    dim = argument(record, "dim") or 0
     found = []
     for role, ref, position, item in named:
         along = tuple(
@@ -276,15 +315,197 @@ def _weight_norm(record: Record, k: int, named: list[Named], index: Index) -> li
     return found
 
 
+def _cross(record: Record, k: int, named: list[Named], index: Index) -> list[Read]:
+    """The two other components of each vector."""
+    dim = argument(record, "dim")
+    dim = (-1 if dim is None else dim) % max(len(index), 1)
+    found = []
+    for n in named:
+        for further in (1, 2):
+            other = (index[dim] + further) % 3
+            found.append(_broadcast(*n, (*index[:dim], other, *index[dim + 1 :])))
+    return found
+
+
+def _normalised(record: Record, k: int, named: list[Named], index: Index) -> list[Read]:
+    """Layer norm: everything in the last dimensions; a weight for each place there."""
+    inner = len(argument(record, "normalized_shape") or ())
+    found = []
+    for role, ref, position, item in named:
+        outer = len(ref.shape) - inner
+        if role == "input":
+            found.append(Read(role, ref, (*index[:outer], *(ALL,) * inner), position, item))
+        elif k == 0 and len(index) >= inner:
+            found.append(Read(role, ref, index[len(index) - inner :], position, item))
+    return found
+
+
+def _normalised_backward(record: Record, k: int, named: list[Named], index: Index) -> list[Read]:
+    """The gradient of what went in; those of the weights are left open."""
+    inner = len(argument(record, "normalized_shape") or ())
+    outer = len(index) - inner
+    if k != 0 or outer < 0:
+        return [_some(*n) for n in named]
+    found = []
+    for role, ref, position, item in named:
+        whole = len(ref.shape) == inner  # a weight
+        head = () if whole else index[:outer]
+        found.append(Read(role, ref, (*head, *(ALL,) * inner), position, item))
+    return found
+
+
+def _name(read: Read) -> Named:
+    return read.role, read.ref, read.position, read.item
+
+
+def _convolved_backward(record: Record, k: int, named: list[Named], index: Index) -> list[Read]:
+    """The gradient of a kernel, from the channels that it joins; that of the input is left open."""
+    plain = not argument(record, "transposed") and argument(record, "groups") == 1
+    if k == 0 or not plain or (k == 1 and len(index) < 2):
+        return [_some(*n) for n in named]
+    channels = {"grad_output": index[0], **({"input": index[1]} if k == 1 else {})}
+    found = []
+    for role, ref, position, item in named:
+        if role in channels:
+            rest = (ALL,) * (len(ref.shape) - 2)
+            found.append(Read(role, ref, (ALL, channels[role], *rest), position, item))
+    return found
+
+
+def _channels(record: Record, k: int, named: list[Named], index: Index) -> list[Read]:
+    """Batch norm: everything in a channel."""
+    channel = index[1] if len(index) > 1 else index[0]
+    found = []
+    for role, ref, position, item in named:
+        if role == "input" and len(ref.shape) > 1:
+            rest = (ALL,) * (len(ref.shape) - 2)
+            found.append(Read(role, ref, (ALL, channel, *rest), position, item))
+        elif len(ref.shape) == 1 and channel < ref.shape[0]:
+            found.append(Read(role, ref, (channel,), position, item))
+    return found
+
+
+def _convolved(record: Record, k: int, named: list[Named], index: Index) -> list[Read]:
+    """The window under the kernel; spread kernels and transposed ones are left open."""
+    weight = next(ref for role, ref, _, _ in named if role == "weight")
+    step, pad, spread = (argument(record, n) for n in ("stride", "padding", "dilation"))
+    plain = not argument(record, "transposed") and all(d == 1 for d in spread)
+    if not plain or len(weight.shape) != len(index):
+        return [r._replace(known=False) for r in _rows(record, k, named, index)]
+    sizes = weight.shape[2:]
+    lows = [o * _each(step, a) - _each(pad, a) for a, o in enumerate(index[2:])]
+    window = [slice(max(low, 0), max(low + size, 0)) for low, size in zip(lows, sizes, strict=True)]
+    group = index[1] // max(weight.shape[0] // (argument(record, "groups") or 1), 1)
+    channels = slice(group * weight.shape[1], (group + 1) * weight.shape[1])
+    selections: dict[str, Selection] = {
+        "input": (index[0], channels, *window),
+        "weight": (index[1], *(ALL,) * (len(index) - 1)),
+        "bias": (index[1],),
+    }
+    return [Read(role, ref, selections[role], at, item) for role, ref, at, item in named]
+
+
+def _each(sizes: list[int], axis: int) -> int:
+    return sizes[axis] if axis < len(sizes) else sizes[0]
+
+
+def _transformed(
+    record: Record, role: str, ref: Ref, position: int | str, item: int | None, index: Index
+) -> Read:
+    """Whole matrices, the last two dimensions; of a Fourier transform, the transformed ones."""
+    ndim = len(ref.shape)
+    dims = argument(record, "dim") if record.info.base.startswith("_fft_") else (-2, -1)
+    if not isinstance(dims, (list, tuple)) or ndim < 2 > len(dims):
+        return _some(role, ref, position, item)
+    together = {d % ndim for d in dims} if ndim else set()
+    selection = tuple(
+        ALL if axis in together or axis >= len(index) else index[axis] for axis in range(ndim)
+    )
+    read = Read(role, ref, selection, position, item)
+    return read if _fits(read) else _some(role, ref, position, item)
+
+
+def _moved(record: Record, named: list[Named], index: Index) -> list[Read]:
+    role, ref, position, item = named[0]
+    place = source_of(record, ref, index)
+    if place is None or position != 0:
+        return [_some(*n) for n in named]
+    return [Read(role, ref, place, position, item)] if place else []
+
+
+def _chosen(record: Record, named: list[Named], index: Index) -> list[Read]:
+    role, ref, position, item = named[0]
+    dim, ndim = argument(record, "dim"), len(ref.shape)
+    rows = value_after(record, 1) if record.outs[1].dtype is torch.int64 else None
+    if rows is None or not ndim or len(named) > 1:
+        return [_some(*n) for n in named]
+    dim = (-1 if dim is None else dim) % ndim
+    after = dim + 1 if len(index) == ndim else dim
+    selection = (*index[:dim], int(rows[index]), *index[after:])
+    return [Read(role, ref, selection, position, item)]
+
+
+def _put(record: Record, named: list[Named], index: Index) -> list[Read]:
+    """What stood there, where that counts, and what was put there."""
+    put = contributors(record, index)
+    if put is None:
+        return [_some(*n) for n in named]
+    name = source_name(record)
+    found = []
+    for n in named:
+        if n[0] == "self" and record.info.base != "bincount" and (accumulates(record) or not put):
+            found.append(_broadcast(*n, index))
+        elif n[0] == name:
+            found += _decisive(record, [_broadcast(*n, place) for place in put])
+    return found
+
+
+def _bag(record: Record, k: int, named: list[Named], index: Index) -> list[Read]:
+    """The rows of the table that one bag names."""
+    bag = bag_of(record, index) if k == 0 and len(index) == 2 else None
+    ids = values_of(record, argument(record, "indices"))
+    if bag is None or ids is None:
+        return [_some(*n) for n in named]
+    role, ref, position, item = named[0]
+    rows = [Read(role, ref, (int(ids[p]), index[1]), position, item) for p in bag]
+    return _decisive(record, rows)
+
+
+def _decisive(record: Record, found: list[Read]) -> list[Read]:
+    """At most a few of them: the non-finite ones, then the largest."""
+    values = value_before(record, found[0]) if found else None
+    if values is None or len(found) <= MOST:
+        return found[:MOST]
+    places = torch.tensor([r.selection for r in found])
+    sizes = values[tuple(places.t())].abs().to(torch.float64).nan_to_num(nan=torch.inf)
+    return [found[int(i)] for i in sizes.argsort(descending=True, stable=True)[:MOST]]
+
+
+def is_untouched(record: Record, k: int, index: Index | None) -> bool:
+    """Whether an operation that puts values at places put none here."""
+    if index is None:
+        return False
+    if record.info.base.startswith("_embedding_bag"):
+        return k == 0 and bag_of(record, index) == []
+    return record.info.base in PUTS and contributors(record, index) == []
+
+
 _SPECIAL = {
     "_weight_norm_interface": _weight_norm,
     **dict.fromkeys(("mm", "bmm", "mv", "addmm", "baddbmm", "addmv", "addbmm"), _matmul),
+    **dict.fromkeys(("matmul", "linear"), _composite_matmul),
     **dict.fromkeys(("cat", "stack"), _joined),
     **dict.fromkeys(("embedding", "index_select", "gather"), _looked_up),
-    "index": _indexed,
+    "linalg_cross": _cross,
+    "native_layer_norm": _normalised,
+    "native_layer_norm_backward": _normalised_backward,
+    "convolution_backward": _convolved_backward,
+    "native_batch_norm": _channels,
+    "convolution": _convolved,
+    **dict.fromkeys(("_embedding_bag", "_embedding_bag_forward_only"), _bag),
     **dict.fromkeys(
-        ("convolution", "native_group_norm", "_scaled_dot_product_flash_attention_for_cpu",
-         "_scaled_dot_product_attention_math", "native_layer_norm"),
+        ("native_group_norm", "_scaled_dot_product_flash_attention_for_cpu",
+         "_scaled_dot_product_attention_math"),
         _rows,
     ),
 }  # fmt: skip
@@ -298,28 +519,10 @@ def value_before(record: Record, read: Read) -> torch.Tensor | None:
             saved = saved[read.item or 0]
         if saved is not None:
             return saved  # type: ignore[no-any-return]  # Any from the dict
-    return None if _overwritten(read.ref, record.index, read.element) else read.ref.tensor()
+    return None if overwritten(read.ref, record.index, read.element) else read.ref.tensor()
 
 
 def value_after(record: Record, k: int) -> torch.Tensor | None:
     """The output's values; None when they were overwritten or freed since."""
     ref = record.outs[k]
-    return None if _overwritten(ref, record.index + 1, None) else ref.tensor()
-
-
-def _overwritten(ref: Ref, since: int, index: Index | None) -> bool:
-    """Whether a later operation wrote to this tensor, or to that element of it."""
-    later = [written for i, written in ref.entry.writers if i >= since]
-    if not later:
-        return False
-    if index is not None:
-        position = ref.position(index)
-        return any(written.index_at(position) is not None for written in later)
-    first, last = _extent(ref)
-    return any(low < last and first < high for low, high in map(_extent, later))
-
-
-def _extent(ref: Ref) -> tuple[int, int]:
-    size = ref.dtype.itemsize
-    reach = sum((n - 1) * s for n, s in zip(ref.shape, ref.stride, strict=True) if n > 0)
-    return ref.offset * size, (ref.offset + reach + 1) * size
+    return None if overwritten(ref, record.index + 1, None) else ref.tensor()

@@ -10,28 +10,64 @@ from whynan.record.records import Record, record_refs
 from whynan.record.storages import Ref
 from whynan.record.tracer import Tracer
 
+Order = tuple[int, ...]  # which row of the batch stands at each place
+SAME: Order = ()
+LOST: Order = (-1,)
 MAX_RECORDS = 5_000
 DIM_AT = {"gather": 1, "index_select": 1, "sort": 1, "topk": 2, "flip": 1, "roll": 2}
 
 
 def are_in_order(record: Record, tracer: Tracer) -> bool:
-    """Nothing between the model's input and this result sorted, picked or shuffled rows."""
+    """Nothing between the model's input and this result sorted, picked or shuffled rows, or it
+    was undone: a packed sequence is sorted by length and put back."""
     makers = _makers(record, tracer)
-    from_input: set[int] = set()
+    orders: dict[int, Order] = {}  # of each result that comes from the input
     for index in sorted(makers):
         maker = makers[index]
-        origins = [ref for ref in record_refs(maker) if _is_from(ref, index, from_input)]
-        if not origins:
+        given = [_order_of(ref, index, orders) for ref in record_refs(maker)]
+        known = {order for order in given if order is not None}
+        if not known:
             continue
-        from_input.add(index)
+        first = _order_of(maker.args[0], index, orders) if maker.args and isinstance(maker.args[0], Ref) else None  # fmt: skip
         # An embedding is looked up by the batch: then its rows are in the batch's order.
-        if maker.args and maker.args[0] in origins and _moves_rows(maker):
-            return False
-    return True
+        if first is not None and _moves_rows(maker):
+            orders[index] = _moved(first, maker)
+        else:
+            orders[index] = known.pop() if len(known) == 1 else LOST
+    return orders.get(record.index, SAME) == SAME
 
 
-def _is_from(ref: Ref, before: int, records: set[int]) -> bool:
-    return ref.entry.model_input or _writer(ref, before) in records
+def _order_of(ref: Ref, before: int, orders: dict[int, Order]) -> Order | None:
+    """How the batch's rows stand in it; None: it does not come from the input."""
+    if ref.entry.model_input:
+        return SAME
+    writer = _writer(ref, before)
+    return None if writer is None else orders.get(writer)
+
+
+def _moved(order: Order, record: Record) -> Order:
+    """After rows were picked: by all their numbers, each once, it can be undone again."""
+    picked = _picked(record)
+    if picked is None or order == LOST or sorted(picked) != list(range(len(picked))):
+        return LOST
+    moved = picked if order == SAME else tuple(order[i] for i in picked)
+    return SAME if moved == tuple(range(len(moved))) else moved
+
+
+def _picked(record: Record) -> Order | None:
+    """The rows, by number, in the order that they were put in."""
+    args = record.args
+    ref: Any = None
+    if record.info.base == "index_select":
+        ref = args[2] if len(args) > 2 else record.kwargs.get("index")
+    elif record.info.base == "index" and len(args) > 1 and len(args[1]) == 1:
+        ref = args[1][0]
+    elif record.info.base == "sort" and len(record.outs) == 2 and len(record.outs[0].shape) == 1:
+        ref = record.outs[1]
+    numbers = ref.tensor() if isinstance(ref, Ref) else None
+    if numbers is None or numbers.dtype is not torch.int64 or numbers.dim() != 1:
+        return None
+    return tuple(numbers.tolist())
 
 
 def _makers(record: Record, tracer: Tracer) -> dict[int, Record]:

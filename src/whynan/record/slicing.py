@@ -267,7 +267,8 @@ class Slicer:
         if computed:
             node.status = "computed"
             origins = [p.origin for p in computed if p.origin is not None]
-            node.origin = min(origins, key=lambda n: n.order)
+            # Where the element is known as well, that says more.
+            node.origin = min(origins, key=lambda n: (n.order, n.index is None))
             return
         if any(p.status == "uninitialised" for p in node.parents):
             node.status, node.origin = "computed", node

@@ -5,6 +5,7 @@ from __future__ import annotations
 import cmath
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
@@ -124,8 +125,8 @@ def stats_of(x: torch.Tensor) -> TensorStats:
     if x.layout is not torch.strided or x.is_quantized:
         return TensorStats(shape=shape, dtype=dtype, device=device)
     x = ordinary(x.detach())
-    if x.is_complex():
-        x = torch.view_as_real(x.resolve_conj())
+    if x.is_complex() and x.numel():
+        return replace(_of_complex(x.resolve_conj().resolve_neg()), dtype=dtype)
     if x.numel() == 0 or x.dtype is torch.bool:
         return TensorStats(shape=shape, dtype=dtype, device=device)
     if not x.is_floating_point():
@@ -158,6 +159,35 @@ def index_of(position: int, shape: Sequence[int]) -> tuple[int, ...]:
         position, rest = divmod(position, size)
         index.append(rest)
     return tuple(reversed(index))
+
+
+def _of_complex(x: torch.Tensor) -> TensorStats:
+    """A number is counted once, whichever of its parts is bad; the range is that of the parts."""
+    nan, parts = torch.isnan(x), torch.view_as_real(x)
+    infinite = ~torch.isfinite(x) & ~nan
+    positive = (parts == math.inf).any(dim=-1) & infinite
+    kept = parts[torch.isfinite(parts)]
+    low_high = torch.aminmax(kept) if kept.numel() else None
+    return TensorStats(
+        shape=tuple(x.shape),
+        dtype=_dtype_name(x),
+        device=str(x.device),
+        min=float(low_high[0]) if low_high else None,
+        max=float(low_high[1]) if low_high else None,
+        nan=int(nan.sum()),
+        posinf=int(positive.sum()),
+        neginf=int((infinite & ~positive).sum()),
+        zeros=int((x == 0).sum()),
+    )
+
+
+@torch.no_grad()
+def dead_columns(x: torch.Tensor | None) -> tuple[int, ...]:
+    """Of a table, the columns in which nothing is finite."""
+    if x is None or x.dim() != 2 or len(x) < 2 or not x.is_floating_point():
+        return ()
+    dead = (~torch.isfinite(ordinary(x))).all(dim=0)
+    return tuple(int(i) for i in dead.nonzero().reshape(-1))
 
 
 @torch.no_grad()

@@ -95,6 +95,24 @@ class Ref(NamedTuple):
         return tuple(index) if rest == 0 else None
 
 
+def overwritten(ref: Ref, since: int, index: Index | None) -> bool:
+    """Whether a later operation wrote to this tensor, or to that element of it."""
+    later = [written for i, written in ref.entry.writers if i >= since]
+    if not later:
+        return False
+    if index is not None:
+        position = ref.position(index)
+        return any(written.index_at(position) is not None for written in later)
+    first, last = _extent(ref)
+    return any(low < last and first < high for low, high in map(_extent, later))
+
+
+def _extent(ref: Ref) -> tuple[int, int]:
+    size = ref.dtype.itemsize
+    reach = sum((n - 1) * s for n, s in zip(ref.shape, ref.stride, strict=True) if n > 0)
+    return ref.offset * size, (ref.offset + reach + 1) * size
+
+
 class Holder:
     """Values that one thread keeps alive for the explanation, within a byte budget."""
 

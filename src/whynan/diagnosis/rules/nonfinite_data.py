@@ -32,6 +32,10 @@ ONE_PROCESS = Fix(
     kind="one_process",
     title="run it once with `num_workers=0`, where what the dataset does is recorded as well",
 )
+CLEAN_COLUMN = Fix(
+    kind="clean_column",
+    title="find what computes that column: a constant one divided by its spread of 0 is NaN; repair it there, or leave the column out",
+)
 EARLIER_CHECKPOINT = Fix(
     kind="earlier_checkpoint",
     title="go back to a checkpoint from before it went bad; `whynan check FILE` names its bad tensors",
@@ -49,18 +53,24 @@ def nonfinite_data(op: OpRecord, evidence: Evidence) -> Finding | None:
     else:
         what = f"{loaded or 'the data'} was already non-finite when it {'was loaded' if loaded else 'came in'}"
     stats = value.stats if value is not None else None
-    index = value.index if value is not None else None
+    index = (value.first or value.index) if value is not None else None
     observed = [bad_values(stats) + (f", first{at(index)}" if index else "")]
     if stats is not None and stats.nonfinite:
         observed.append(str(stats))
     hidden = not (held or loaded) and _from_worker(op, evidence)
+    columns = value.columns if value is not None else ()
+    if columns:
+        observed.append(f"nothing in {_named(columns)} is finite")
+    explained = len(columns) * stats.shape[0] if stats is not None and columns else 0
+    spread = stats is None or not columns or stats.nonfinite > explained
+    clean = (*((CLEAN_COLUMN,) if columns else ()), *((CLEAN_DATA,) if spread else ()))
     return Finding(
         headline=f"{subject(evidence)} because {what}",
         observed=tuple(observed),
         label=f"origin: {bad_values(stats)} came in here",
         culprit=0 if value is not None else None,
         unknown=("what made it: the batch came from a worker process of the DataLoader, and those are not seen",) if hidden else (),
-        fixes=(EARLIER_CHECKPOINT,) if loaded or held else (ONE_PROCESS, CLEAN_DATA) if hidden else (CLEAN_DATA,),
+        fixes=(EARLIER_CHECKPOINT,) if loaded or held else (ONE_PROCESS, *clean) if hidden else clean,
     )  # fmt: skip
 
 
@@ -68,3 +78,11 @@ def _from_worker(op: OpRecord, evidence: Evidence) -> bool:
     """Handed over by a DataLoader whose dataset is asked in other processes."""
     loader = any(o.source == FROM_LOADER for o in op.inputs) or "DataLoader" in (op.inside or "")
     return loader and evidence.around.workers > 0
+
+
+def _named(columns: tuple[int, ...]) -> str:
+    """`column 2`, `columns 2 and 5`, `columns 2 and 3 more`."""
+    if len(columns) == 1:
+        return f"column {columns[0]}"
+    last = f"{columns[1]}" if len(columns) == 2 else f"{len(columns) - 1} more"
+    return f"columns {columns[0]} and {last}"
