@@ -89,6 +89,11 @@ class Node:
     def order(self) -> int:
         return -1 if self.record is None else self.record.index
 
+    @property
+    def rank(self) -> tuple[int, bool]:
+        """The earliest first; of one operation's, an element that is known."""
+        return self.order, self.index is None
+
 
 class Slicer:
     """Turns a `Harm` into `Evidence`, or into None when every infinity was meant."""
@@ -121,7 +126,7 @@ class Slicer:
             for start in starts:
                 for node in self._explore(start):
                     self._judge(node)
-            found = [(s.origin.order, s, s.origin) for s in starts if s.origin is not None]
+            found = [(s.origin.rank, s, s.origin) for s in starts if s.origin is not None]
             if found:
                 _, start, origin = min(found, key=lambda item: item[0])
                 if not harm.matters and self._only_carried(start, origin):
@@ -214,7 +219,8 @@ class Slicer:
         key = self._key(node)
         if key in seen:
             return seen[key]
-        others = known.setdefault(key[:-1], [])
+        is_nan = node.value is not None and _is_nan(node.value)
+        others = known.setdefault((*key[:-1], node.index is None, is_nan), [])
         if len(others) >= WITNESSES and node.record is not None:
             return others[len(seen) % WITNESSES]
         others.append(node)
@@ -268,7 +274,7 @@ class Slicer:
             node.status = "computed"
             origins = [p.origin for p in computed if p.origin is not None]
             # Where the element is known as well, that says more.
-            node.origin = min(origins, key=lambda n: (n.order, n.index is None))
+            node.origin = min(origins, key=lambda n: n.rank)
             return
         if any(p.status == "uninitialised" for p in node.parents):
             node.status, node.origin = "computed", node
