@@ -370,6 +370,49 @@ def program():
     assert anomalies_of(space["program"]) == ()
 
 
+@pytest.mark.parametrize(
+    ("branch", "is_harm"),
+    [
+        ("if not math.isfinite(loss.item()): print('bad loss', loss.item()); continue", False),
+        ("if not torch.isfinite(loss): print(f'bad loss {loss}'); continue", False),
+        ("if loss != loss: print('bad', loss); continue", False),
+        ("ok = torch.isfinite(loss)\n        if not ok: print('{}'.format(loss)); continue", False),
+        ("seen.append(loss.item())\n        if math.isnan(seen[-1]): continue", False),
+        (
+            "v = loss.numpy()\n        if math.isnan(float(v)): seen.append(float(v)); continue",
+            False,
+        ),
+        ("seen.append(numpy.nansum(loss.numpy()))", False),
+        ("if loss.isfinite(): seen.append(1)\n        else: print(loss)", False),
+        ("if torch.isnan(loss): print('stopping', loss.item()); break", True),
+        ("print(loss.item())", True),
+        ("if step % 2: print(loss.item())", True),
+        ("if torch.isfinite(other): print(loss.item()); continue", True),
+    ],
+)
+def test_telling_of_a_bad_value_after_a_test_is_harm_only_if_the_loop_ends(
+    branch: str, is_harm: bool, tmp_path: Path
+) -> None:
+    source = f"""
+import math
+import numpy
+import torch
+
+def program():
+    seen = []
+    other = torch.ones(1).sum()
+    for step in range(3):
+        loss = torch.tensor(float(step != 1)).log().exp().log()
+        loss = loss - loss if step == 1 else loss
+        {branch}
+"""
+    path = tmp_path / "program.py"
+    path.write_text(source)
+    space: dict[str, Callable[[], object]] = {}
+    exec(compile(source, str(path), "exec"), space)
+    assert bool(anomalies_of(space["program"])) == is_harm
+
+
 def test_minus_infinity_in_an_output_is_meant_and_plus_infinity_is_not() -> None:
     class Scores(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -264,3 +264,36 @@ def test_a_whole_data_set_in_every_step_is_repeated_in_place(
     watched = programs.run(program(tmp_path, loop), mode="auto", live_steps=0)
     assert watched.report is not None
     assert (first(watched)["step"], watched.report["reproduced"]) == (6, "rewind")
+
+
+def test_the_loss_of_a_step_that_is_recorded_from_its_update_on_is_its_own(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    """Gradients large enough to overflow in the update: the recorder comes on in the middle."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent("""
+        import torch
+        from torch import nn
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 1))
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+        for step in range(40):
+            if step == 30:
+                optimizer.param_groups[0]["lr"] = 2.0
+            x = torch.randn(32, 6)
+            loss = (net(x)[:, 0] - 5 * x.sum(1)).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            print(repr(loss.item()))
+        """)
+    )
+    result = programs.run(script, mode="auto")
+    assert result.report is not None
+    shown = [float(line) for line in result.stdout.split()]
+    told = {row["step"]: row["loss"] for row in result.report["history"]}
+    failed = result.report["anomalies"][0]["step"]
+    assert failed > 31
+    assert told[failed - 1] == shown[failed - 1]
+    assert shown[failed - 1] > 1e6

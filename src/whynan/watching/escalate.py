@@ -327,6 +327,8 @@ class Watch:
         """Gradients this large may overflow in the update itself: record that."""
         if self.traces and self._phase == "guard" and not self.session.surroundings.compiled:
             self._go_live()
+            values = self.guard.local.values  # the backward pass was not recorded
+            self.session.backward.loss = values[-1] if values else None
 
     def _harm(self, seen: Seen, optimizer: Optimizer | None) -> Decision:
         if self._reported and self.policy == "warn":
