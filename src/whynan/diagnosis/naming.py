@@ -65,6 +65,8 @@ def right_number(op: OpRecord) -> str | None:
     given = op.name in _ORDERED and op.scalar("other", "exponent") is not None
     if not given or op.node is not None or not isinstance(tree, ast.BinOp):
         return None
+    if isinstance(tree.right, ast.Constant):
+        return None  # the number itself
     text = ast.unparse(tree.right)
     return text if len(text) <= MAX_NAME else None
 
