@@ -386,3 +386,15 @@ def test_a_value_that_was_overwritten_is_the_one_its_reader_saw(
     """
     links = tell(programs, tmp_path, program).first["chain"]
     assert next(link["value"] for link in links if link["op"] == "mul") == pytest.approx(1.5e20)
+
+
+@pytest.mark.parametrize(("factor", "ran_down"), [("0", False), ("1e-30", True)])
+def test_a_product_ran_down_to_0_only_if_no_factor_was_0(
+    programs: ForkServer, tmp_path: Path, factor: str, ran_down: bool
+) -> None:
+    program = f"""
+    import torch
+    small = torch.full((2,), 1e-30)
+    print((small * {factor}).log())
+    """
+    assert ("add logarithms" in tell(programs, tmp_path, program).text) == ran_down

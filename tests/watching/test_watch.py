@@ -147,6 +147,7 @@ def test_a_long_run_keeps_some_of_its_past_and_all_of_its_end() -> None:
         w.grad = torch.ones(2)
         if history.is_sampled(step):
             history.sample(step, optimizer, [])
+            history.measure_update(step)
         history.gradients([1.0])
         history.row(step, [0.5], 0.1, None)
     rows = history.with_layers(history.rows())
@@ -157,3 +158,6 @@ def test_a_long_run_keeps_some_of_its_past_and_all_of_its_end() -> None:
     gaps = [b - a for a, b in pairwise(steps)]
     assert max(gaps) <= 400
     assert sum(row.layers is not None for row in rows) > 60
+    measured = [row.step for row in rows if row.update_ratio is not None]
+    assert measured[0] < 5
+    assert len(measured) > 60

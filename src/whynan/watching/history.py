@@ -53,7 +53,7 @@ class History:
         self._norms: list[float] = []
         self._layers: _Thinned[dict[str, tuple[float, float]]] = _Thinned()
         self._names: dict[int, str] = {}
-        self._ratios: dict[int, float] = {}
+        self._ratios: _Thinned[float] = _Thinned()
         self._watched: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def is_sampled(self, step: int) -> bool:
@@ -92,18 +92,16 @@ class History:
         sizes = norms([before for _, before in watched])
         size = math.hypot(*sizes)
         if size > 0:
-            self._ratios[step] = math.hypot(*moved) / size
-        if len(self._ratios) > MAX_SAMPLES:
-            del self._ratios[next(iter(self._ratios))]
+            self._ratios.add(step, math.hypot(*moved) / size)
 
     def with_layers(self, rows: Iterable[HistoryRow]) -> tuple[HistoryRow, ...]:
         """The rows, with the layers' magnitudes where they were kept."""
         layers: dict[int, dict[str, tuple[float, float]]] = {}
         for step, found in self._layers.entries:
             layers.setdefault(step, {}).update(found)
+        ratios = dict(self._ratios.entries)
         return tuple(
-            replace(r, layers=layers.get(r.step), update_ratio=self._ratios.get(r.step))
-            for r in rows
+            replace(r, layers=layers.get(r.step), update_ratio=ratios.get(r.step)) for r in rows
         )
 
     def gradients(self, norms: list[float]) -> None:

@@ -183,5 +183,8 @@ def _fixes(x: Operand) -> tuple[Fix, ...]:
 
 def _ran_down(maker: OpRecord) -> bool:
     """A product that is 0 although no factor is."""
+    numbers = [v for v in maker.scalars.values() if isinstance(v, int | float)]
     factors = [o.value for o in maker.inputs if o.value is not None]
+    if maker.name == "mul" and 0 in numbers:
+        return False
     return maker.name in PRODUCTS and maker.value == 0 and bool(factors) and all(factors)
