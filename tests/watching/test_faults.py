@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +42,8 @@ def run(script: Path, *options: str) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=200,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
+        # A shell starts what it runs in the background deaf to Ctrl-C, and so are its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 
