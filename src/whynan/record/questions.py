@@ -58,12 +58,14 @@ def _tells_of_a_test(tests: _Tests, line: int, read: set[str], function: ast.AST
         if any(tests.ask(part, read) for part in ast.walk(n.value))
         for t in n.targets
     }  # ok = isfinite(loss)
+    loops = [n for n in ast.walk(function) if isinstance(n, ast.For | ast.AsyncFor | ast.While)]
     for node in ast.walk(function):
         if not isinstance(node, ast.If):
             continue
+        in_loop = any(n.lineno <= line <= (n.end_lineno or n.lineno) for n in loops)
         for branch in (node.body, node.orelse):
             here = branch and branch[0].lineno <= line <= (branch[-1].end_lineno or 0)
-            if not here or _gives_up(branch):
+            if not here or _gives_up(branch, in_loop):
                 continue
             asks = any(tests.ask(part, read) for part in ast.walk(node.test))
             if asks or _mentions(node.test, answers):
@@ -71,11 +73,12 @@ def _tells_of_a_test(tests: _Tests, line: int, read: set[str], function: ast.AST
     return False
 
 
-def _gives_up(branch: list[ast.stmt]) -> bool:
+def _gives_up(branch: list[ast.stmt], in_loop: bool) -> bool:
+    """Whether it ends the loop; a function that is one step only leaves that step out."""
+    leaves = ast.Break | ast.Return if in_loop else ast.Break
     nodes = [n for statement in branch for n in ast.walk(statement)]
     return any(
-        isinstance(n, ast.Break | ast.Return) or (isinstance(n, ast.Call) and _called(n) in EXITS)
-        for n in nodes
+        isinstance(n, leaves) or (isinstance(n, ast.Call) and _called(n) in EXITS) for n in nodes
     )
 
 
