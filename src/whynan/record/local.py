@@ -13,7 +13,7 @@ from whynan.record.sites import Frames
 from whynan.record.storages import Holder
 
 
-class Local(threading.local):
+class Local:
     """What differs from thread to thread."""
 
     def __init__(self, hold_bytes: int) -> None:
@@ -34,3 +34,11 @@ class Local(threading.local):
         self.leaves: dict[int, Any] = {}
         self.kept: deque[tuple[Record, int]] = deque()
         self.kept_bytes = 0
+
+
+class PerThread(threading.local):
+    """Each thread's own `Local`, as one look-up on the hot path."""
+
+    def __init__(self, hold_bytes: int, threads: set[int]) -> None:
+        self.local = Local(hold_bytes)
+        threads.add(self.local.thread)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.autograd.profiler import record_function
 from torch.nn.parameter import is_lazy
 from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
@@ -38,6 +39,7 @@ TAME_TYPES = (torch.float32, torch.float64, torch.bfloat16)
 HYPER = ("lr", "betas", "eps", "weight_decay", "momentum", "alpha", "nesterov", "rho")
 
 Optimizer = torch.optim.Optimizer
+_strided = torch.strided
 
 
 class OptimizerSink:
@@ -64,6 +66,8 @@ class OptimizerSink:
         patches.wrap(Optimizer, "__init__", self._wrap_init)
         patches.wrap(Optimizer, "load_state_dict", self._wrap_load)
         patches.wrap(Optimizer, "zero_grad", self._wrap_zero_grad)
+        for name in ("__enter__", "__exit__"):  # around each `step()`, for a profiler
+            patches.wrap(record_function, name, self._wrap_profiler)
 
     def _wrap_init(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def init(optimizer: Any, *args: Any, **kwargs: Any) -> None:
@@ -91,6 +95,16 @@ class OptimizerSink:
                 tracer.resume(mode)
 
         return zero_grad
+
+    def _wrap_profiler(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def mark(*args: Any) -> Any:
+            mode = self.tracer.pause() if self.tracer.active else None
+            try:
+                return original(*args)
+            finally:
+                self.tracer.resume(mode)
+
+        return mark
 
     def remove(self) -> None:
         for handle in self._handles:
@@ -155,12 +169,13 @@ class OptimizerSink:
     ) -> None:
         checks = self.checks
         gradients = [
-            local_of(p.grad)
+            local_of(gradient)
             for group in optimizer.param_groups
             for p in group["params"]
-            if p.grad is not None
+            if (gradient := p.grad) is not None
         ]
-        is_bad = any(checks.is_nonfinite(g) for g in gradients)
+        magnitudes, unknown = self._known_norms(gradients)
+        is_bad = any(checks.is_nonfinite(g) for g in unknown)
         self.step_begins(is_bad)
         if is_bad:
             named = [(n, p, p.grad) for n, p in parameters(optimizer) if p.grad is not None]
@@ -180,8 +195,8 @@ class OptimizerSink:
                 if p.grad is not None
             ]
             checks.check_right("gradient", right, frames, hyper=hyper_of(optimizer))
-        dense = [g for g in gradients if g.layout is torch.strided and g.is_floating_point()]
-        magnitudes = self._norms(dense)
+        dense = [g for g in unknown if g.layout is torch.strided and g.is_floating_point()]
+        magnitudes += norms(dense)
         self._grad_max = max(magnitudes, default=None)
         if any(m - m != 0 for m in magnitudes):
             self._grad_max = math.inf
@@ -189,17 +204,21 @@ class OptimizerSink:
         if not has_closure and not self.tracer.shadowing:
             self._tame = self._is_tame(optimizer)
 
-    def _norms(self, gradients: list[torch.Tensor]) -> list[float]:
-        """Most are known since the backward pass wrote them."""
+    def _known_norms(self, gradients: list[torch.Tensor]) -> tuple[list[float], list[torch.Tensor]]:
+        """Most are known since the backward pass wrote them; and the gradients of which not."""
         found, unknown = [], []
         for gradient in gradients:
-            entry = self.tracer.entry_of(gradient)
-            size = gradient.numel() * gradient.element_size()
-            if entry is None or entry.norm is None or entry.nbytes != size:
+            entry = self.tracer.entry_of(gradient) if gradient.layout is _strided else None
+            if (
+                entry is None
+                or entry.norm is None
+                or entry.tainted
+                or entry.nbytes != gradient.numel() * gradient.element_size()
+            ):
                 unknown.append(gradient)
             else:
                 found.append(entry.norm)
-        return found + norms(unknown)
+        return found, unknown
 
     def _is_tame(self, optimizer: Optimizer) -> bool:
         """Whether the update provably cannot overflow, so that it need not be recorded."""

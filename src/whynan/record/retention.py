@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.record.local import Local
-from whynan.record.records import record_refs, writes_literal
+from whynan.record.records import Record, record_refs, writes_literal
 from whynan.record.storages import Entry
 
 if TYPE_CHECKING:
@@ -21,7 +21,8 @@ def forget(tracer: Tracer, *, before: int) -> None:
     """Drop this thread's records older than `before`, but for those that explain a non-finite
     value that is still alive."""
     local = tracer.local
-    local.holder.let_go()
+    for entry in local.holder.let_go(all_weakly=tracer.met_bad):
+        tracer.entries.pop(entry.cdata, None)
     _freeze_what_may_outlive(tracer, before)
     while local.kept and local.kept[0][0].index < before:
         let_go_oldest(local)  # else whynan itself would keep non-finite values alive
@@ -31,10 +32,29 @@ def forget(tracer: Tracer, *, before: int) -> None:
         tracer.met_bad = bool(alive)
         wanted = _explaining(tracer, alive)
     records = tracer.records
+    if before == tracer.next_index and not wanted and len(tracer.threads) == 1:
+        _drop_all(records)
+    else:
+        _drop(records, before, local.thread, wanted)
+    if len(tracer.entries) > tracer.sweep_at:
+        _sweep(tracer)
+    if len(local.made) > MAX_RECORDS:
+        for number in list(local.made)[: len(local.made) // 2]:
+            del local.made[number]
+
+
+def _drop_all(records: dict[int, Record]) -> None:
+    for record in records.values():
+        for ref in record.outs:
+            ref[0].writers.clear()
+    records.clear()
+
+
+def _drop(records: dict[int, Record], before: int, thread: int, wanted: set[int]) -> None:
     rewritten: set[Entry] = set()
     # In place: another thread may be adding its records meanwhile.
     for index, record in list(records.items()):
-        if index < before and record.thread == local.thread and index not in wanted:
+        if index < before and record.thread == thread and index not in wanted:
             del records[index]
             for ref in record.outs:
                 writers = ref[0].writers
@@ -44,11 +64,6 @@ def forget(tracer: Tracer, *, before: int) -> None:
                     rewritten.add(ref[0])
     for entry in rewritten:
         entry.writers = [w for w in entry.writers if w[0] in records]
-    if len(tracer.entries) > tracer.sweep_at:
-        _sweep(tracer)
-    if len(local.made) > MAX_RECORDS:
-        for number in list(local.made)[: len(local.made) // 2]:
-            del local.made[number]
 
 
 def _sweep(tracer: Tracer) -> None:

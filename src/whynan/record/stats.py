@@ -59,8 +59,9 @@ def is_only_below(x: torch.Tensor) -> bool:
 
 def look(x: torch.Tensor) -> tuple[bool, float | None]:
     """(whether it holds a NaN or an infinity, its 2-norm where that comes in the same pass)."""
-    if x.dtype in NORMED and x.numel() <= MEDIUM_NUMEL:
-        size = number(_vector_norm(x))
+    numel = x.numel()
+    if x.dtype in NORMED and numel <= MEDIUM_NUMEL:
+        size = abs(number(x)) if numel == 1 else number(_vector_norm(x))
         return size - size != 0 and _exactly(x), size
     return has_nonfinite(x), None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -12,8 +13,21 @@ Index = tuple[int, ...]
 storage_id: Callable[[torch.Tensor], int] = torch._C._storage_id  # type: ignore[attr-defined]  # not in torch's stub
 
 
+class _Weak:
+    """Keeps a storage's address from being reused, and not its bytes."""
+
+    __slots__ = ("handle",)
+
+    def __init__(self, storage: torch.UntypedStorage) -> None:
+        self.handle: Any = storage._weak_ref()  # an address, whatever torch's stub says
+
+    def __del__(self) -> None:
+        torch.UntypedStorage._free_weak_ref(self.handle)  # type: ignore[no-untyped-call]  # torch
+
+
 class Entry:
-    """One storage and its writers. A weak handle keeps its address from being reused."""
+    """One storage and its writers. While it is known, its address is not reused: the bytes are
+    held, or there is a weak handle."""
 
     __slots__ = (
         "cdata", "entered", "from_grad", "held", "leaf", "model_input", "nbytes", "norm",
@@ -22,7 +36,8 @@ class Entry:
 
     def __init__(self, storage: torch.UntypedStorage) -> None:
         self.cdata: int = storage._cdata
-        self.weak: Any = storage._weak_ref()  # an address, whatever torch's stub says
+        self.held: torch.UntypedStorage | None = None
+        self.weak: _Weak | None = None
         self.nbytes: int = storage.nbytes()
         self.tainted = False  # some element is, or may be, non-finite
         self.norm: float | None = None  # of all of it, where the last write told it
@@ -31,9 +46,14 @@ class Entry:
         self.from_grad = False  # is a leaf's gradient, or was computed from one outside autograd
         self.leaf = False
         self.model_input = False  # was handed to an outermost module
-        self.held: torch.UntypedStorage | None = None
         self.entered: Any = None  # call site at which it came in from outside
         self.writers: list[tuple[int, Ref]] = []
+
+    def watch(self, storage: torch.UntypedStorage) -> None:
+        """Know it by a weak handle from now on."""
+        if self.weak is None:
+            self.weak = _Weak(storage)
+        self.held = None
 
     def storage(self) -> torch.UntypedStorage | None:
         """The bytes, if anybody still keeps them."""
@@ -41,20 +61,12 @@ class Entry:
             return self.held
         if self.weak is None:
             return None
-        return torch.UntypedStorage._new_with_weak_ptr(self.weak)
+        return torch.UntypedStorage._new_with_weak_ptr(self.weak.handle)
 
     def expired(self) -> bool:
         if self.held is not None:
             return False
-        return self.weak is None or bool(torch.UntypedStorage._expired(self.weak))
-
-    def release(self) -> None:
-        if self.weak is not None:
-            torch.UntypedStorage._free_weak_ref(self.weak)  # type: ignore[no-untyped-call]  # torch
-            self.weak = None
-
-    def __del__(self) -> None:
-        self.release()
+        return self.weak is None or bool(torch.UntypedStorage._expired(self.weak.handle))
 
 
 class Ref(NamedTuple):
@@ -123,19 +135,41 @@ class Holder:
 
     def hold(self, entry: Entry, storage: torch.UntypedStorage) -> None:
         """Keep these bytes until the budget is needed for newer ones."""
-        if entry.held is not None or entry.nbytes > self.max_bytes // 8:
+        if entry.held is not None:
+            return
+        if entry.nbytes > self.max_bytes // 8:
+            entry.watch(storage)
             return
         entry.held = storage
         self._entries.append(entry)
         self._bytes += entry.nbytes
         while self._bytes > self.max_bytes:
             oldest = self._entries.popleft()
-            oldest.held = None
             self._bytes -= oldest.nbytes
+            if oldest.held is not None:
+                oldest.watch(oldest.held)
 
-    def let_go(self) -> None:
-        """Hold nothing any longer."""
+    def let_go(self, *, all_weakly: bool = True) -> list[Entry]:
+        """Hold nothing any longer. Returns what is gone by that; of it, unless `all_weakly`, not
+        even a weak handle was made."""
+        gone = []
         for entry in self._entries:
-            entry.held = None
+            storage, entry.held = entry.held, None
+            if storage is None or entry.weak is not None:
+                continue
+            if all_weakly or _has_other_users(storage):
+                entry.weak = _Weak(storage)
+            else:
+                gone.append(entry)
         self._entries.clear()
         self._bytes = 0
+        return gone
+
+
+def _has_other_users(storage: torch.UntypedStorage) -> bool:
+    """Than the caller: a tensor, or somebody with the same Python object."""
+    return _use_count(storage._cdata) > 1 or sys.getrefcount(storage) > OWN_REFERENCES
+
+
+OWN_REFERENCES = 3  # the caller's, the parameter, and that of getrefcount itself
+_use_count: Callable[[int], int] = torch._C._storage_Use_Count

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import (
 )
 
 from whynan.errors import StopRun
-from whynan.record.local import Local
+from whynan.record.local import Local, PerThread
 from whynan.record.modules import ModuleTracker
 from whynan.record.ops import KNOWN, OpInfo, info_of
 from whynan.record.records import Origin, Record, record_refs, writes_literal
@@ -88,7 +88,8 @@ class Tracer:
 
     def __init__(self, modules: ModuleTracker, *, hold_bytes: int = HOLD_BYTES) -> None:
         self.modules = modules
-        self.local = Local(hold_bytes)
+        self.threads: set[int] = set()  # those that were ever seen
+        self._per_thread = PerThread(hold_bytes, self.threads)
         self.entries: dict[int, Entry] = {}  # by the address of the storage
         self.records: dict[int, Record] = {}
         self.next_index = 0
@@ -112,6 +113,11 @@ class Tracer:
         self.on_outliving: Callable[[Record], None] = lambda record: None
         self.on_hand_update: Callable[[], None] = lambda: None
         self.on_step_back: Callable[[BaseException], None] = lambda error: None
+
+    @property
+    def local(self) -> Local:
+        """What is known about the calling thread."""
+        return self._per_thread.local
 
     def mode(self) -> TorchDispatchMode:
         return _Mode(self)
@@ -138,7 +144,7 @@ class Tracer:
 
     def clear(self) -> None:
         """Let go of everything."""
-        self.local.holder.let_go()
+        self.local.holder.let_go(all_weakly=False)
         self.local.kept.clear()
         self.records = {}
         self.entries = {}
@@ -146,7 +152,8 @@ class Tracer:
     # ---- hot path -------------------------------------------------------------------
 
     def dispatch(self, info: OpInfo, types: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        if not self.active or self.local.busy:
+        local = self._per_thread.local
+        if not self.active or local.busy:
             return info.call(*args, **kwargs)
         if self.stopping:
             raise StopRun
@@ -163,10 +170,10 @@ class Tracer:
             if info.view:  # it writes nothing; its node needs a call site
                 if _grad_enabled():
                     if not info.turns:
-                        self._claim_view()
+                        self._claim_view(local)
                     self._meet_viewed_leaf(args)
                 return info.call(*args, **kwargs)
-            record = self._begin(info, args, kwargs)
+            record = self._begin(info, args, kwargs, local)
         except Exception as error:
             self._failed(error)
             return info.call(*args, **kwargs)
@@ -179,20 +186,19 @@ class Tracer:
             self.last_raised = record
             raise
         try:
-            self._end(record, info, args, kwargs, out)
+            self._end(record, info, args, kwargs, out, local)
         except Exception as error:
             self._failed(error)
         if info.reads_out:
             self.on_read_out(record, out)
         return out
 
-    def _begin(self, info: OpInfo, args: Any, kwargs: dict[str, Any]) -> Record:
+    def _begin(self, info: OpInfo, args: Any, kwargs: dict[str, Any], local: Local) -> Record:
         record = Record()
         record.index = self.next_index
         self.next_index += 1
         record.info = info
         record.step = self.step
-        local = self.local
         record.thread = local.thread
         grad_enabled = _grad_enabled()
         if local.data:
@@ -205,10 +211,10 @@ class Tracer:
             frames = (record.in_optimizer and local.optimizer_frames) or capture(sys._getframe(3))
             record.module = self.modules.running()
         else:
-            frames = self._begin_backward(record, node)
+            frames = self._begin_backward(record, node, local)
         record.frames = frames
         if grad_enabled:
-            self._claim_nodes(Origin(frames, record.module))
+            self._claim_nodes(Origin(frames, record.module), local)
         sure = info.faithful
         tainted: list[Ref] | None = None
         requires_grad = False
@@ -266,20 +272,19 @@ class Tracer:
             self._save_operands(record, info, args)
         return record
 
-    def _claim_view(self) -> None:
+    def _claim_view(self, local: Local) -> None:
         record = Record()
         node = _node()
         if node is None:
             record.module = self.modules.running()
             frames = capture(sys._getframe(3))
         else:
-            frames = self._begin_backward(record, node)
-        self._claim_nodes(Origin(frames, record.module))
+            frames = self._begin_backward(record, node, local)
+        self._claim_nodes(Origin(frames, record.module), local)
 
-    def _claim_nodes(self, origin: Origin) -> None:
+    def _claim_nodes(self, origin: Origin, local: Local) -> None:
         """The autograd nodes made since the last operation are this one's: one for each level
         of differentiation. A node that another operation claimed stays that one's."""
-        local = self.local
         newest, claimed = _sequence(), local.claimed
         if newest == claimed + 1:
             local.made.setdefault(claimed, origin)
@@ -296,11 +301,11 @@ class Tracer:
         self.end_of_step()
         record.step = self.step
 
-    def _begin_backward(self, record: Record, node: Any) -> Frames | None:
+    def _begin_backward(self, record: Record, node: Any, local: Local) -> Frames | None:
         frame = sys._getframe(4)
         frames = capture(frame, ENGINE)
         record.node = node.name()
-        made = self.local.made.get(node._sequence_nr())
+        made = local.made.get(node._sequence_nr())
         record.module = made.module if made is not None else None
         if frames is None:
             record.derived = True
@@ -329,7 +334,9 @@ class Tracer:
 
     def _meet(self, tensor: torch.Tensor) -> Entry:
         """First sight of a storage that nothing recorded made."""
-        entry = Entry(tensor.untyped_storage())
+        storage = tensor.untyped_storage()
+        entry = Entry(storage)
+        entry.watch(storage)
         self.entries[entry.cdata] = entry
         if tensor.dtype in INEXACT and not tensor.is_meta:
             size = tensor.numel() * tensor.element_size()
@@ -380,30 +387,36 @@ class Tracer:
         return None
 
     def _end(
-        self, record: Record, info: OpInfo, args: Any, kwargs: dict[str, Any], out: Any
+        self,
+        record: Record,
+        info: OpInfo,
+        args: Any,
+        kwargs: dict[str, Any],
+        out: Any,
+        local: Local,
     ) -> None:
         outs: list[Ref] = []
-        bad: list[int] = []
         record.outs = outs
         if info.mutates:
             written = [args[i] for i in info.write_args if i < len(args)]
             written += [kwargs[name] for name in info.write_kwargs if name in kwargs]
-            self._written(record, info, written, outs, bad)
+            bad = self._written(record, info, written, local)
             # Some in-place operations also return something new (native_batch_norm's statistics).
             if not isinstance(out, torch.Tensor) and out is not None:
                 seen = {id(t) for t in _flat(written)}
-                self._written(
-                    record, info, [t for t in _flat((out,)) if id(t) not in seen], outs, bad
-                )
+                fresh = [t for t in _flat((out,)) if id(t) not in seen]
+                bad += self._written(record, info, fresh, local)
         elif isinstance(out, torch.Tensor):
-            self._written(record, info, (out,), outs, bad)
+            bad = self._written(record, info, (out,), local)
         elif isinstance(out, (tuple, list)):
-            self._written(record, info, out, outs, bad)
+            bad = self._written(record, info, out, local)
+        else:
+            bad = ()
         if not outs and not info.reads_out:
             return
         self.records[record.index] = record
         if bad:
-            record.bad = tuple(bad)
+            record.bad = bad
             self._suspect(record)
         elif record.tainted_in:
             self.on_absorbed(record)
@@ -412,37 +425,40 @@ class Tracer:
         if len(self.records) > MAX_RECORDS:
             forget(self, before=self.next_index - MAX_RECORDS // 2)
 
-    def _written(
-        self, record: Record, info: OpInfo, tensors: Any, outs: list[Ref], bad: list[int]
-    ) -> None:
-        entries = self.entries
-        holder = self.local.holder
+    def _written(self, record: Record, info: OpInfo, tensors: Any, local: Local) -> tuple[int, ...]:
+        """Note what was written; returns which of the record's outputs are non-finite."""
+        entries, outs = self.entries, record.outs
+        bad: tuple[int, ...] = ()
         for tensor in tensors:
             if not isinstance(tensor, torch.Tensor):
                 if isinstance(tensor, (list, tuple)):
-                    self._written(record, info, tensor, outs, bad)
+                    bad += self._written(record, info, tensor, local)
                 continue
-            if tensor.layout is not _strided or tensor.is_meta:
-                continue
-            if tensor._is_zerotensor() or tensor.is_nested:
-                continue
-            storage = tensor.untyped_storage()
+            try:
+                storage = tensor.untyped_storage()
+                dtype = tensor.dtype
+                window = (tensor.storage_offset(), tensor.shape, tensor.stride(), dtype)
+            except (NotImplementedError, RuntimeError):
+                continue  # sparse, nested
             cdata = storage._cdata
             entry = entries.get(cdata)
             fresh = entry is None
             if entry is None:
-                entry = entries[cdata] = Entry(storage)
+                if tensor.layout is not _strided or tensor.is_meta or tensor._is_zerotensor():
+                    continue
+                entry = Entry(storage)
+                local.holder.hold(entry, storage)
+                entries[cdata] = entry
             elif not info.mutates and not info.entry and _is_alias(entry, record):
                 continue  # `_unsafe_view` and the like: new in the schema, old in memory
             elif info.base == "set" and entry.writers:
                 continue  # a tensor is laid over a storage that is known
+            else:
+                local.holder.hold(entry, storage)
             whole = (fresh and info.namespace == "aten") or (
                 tensor.numel() * tensor.element_size() >= entry.nbytes
             )
-            dtype = tensor.dtype
-            ref = _new_ref(
-                Ref, (entry, tensor.storage_offset(), tensor.shape, tensor.stride(), dtype)
-            )
+            ref = _new_ref(Ref, (entry, *window))
             if info.allocates:
                 entry.partial = True
                 entry.tainted = False
@@ -452,7 +468,7 @@ class Tracer:
                     is_bad, entry.norm = look(tensor.detach() if tensor.requires_grad else tensor)
                 if is_bad:
                     entry.tainted = self.met_bad = True
-                    bad.append(len(outs))
+                    bad += (len(outs),)
                 if whole:
                     entry.tainted = is_bad
                     entry.partial = False
@@ -463,11 +479,11 @@ class Tracer:
                 entry.partial = False
             if not entry.leaf:
                 entry.from_grad = record.reads_grad and record.node is None
-            elif record.node is None and self.local.differentiated and not self.uses_optimizer:
-                self.local.updated = True
+            elif record.node is None and local.differentiated and not self.uses_optimizer:
+                local.updated = True
             entry.writers.append((record.index, ref))
             outs.append(ref)
-            holder.hold(entry, storage)
+        return bad
 
     # ---- off the hot path -----------------------------------------------------------
 

@@ -1,0 +1,59 @@
+"""What is known about a storage while it lives, and after."""
+
+import torch
+
+from whynan.record.storages import Entry, Holder
+
+
+def held(holder: Holder, tensor: torch.Tensor) -> Entry:
+    storage = tensor.untyped_storage()
+    entry = Entry(storage)
+    holder.hold(entry, storage)
+    return entry
+
+
+def test_what_only_the_recorder_held_is_gone_when_it_lets_go() -> None:
+    holder = Holder(1 << 20)
+    entry = held(holder, torch.ones(4))
+    assert not entry.expired()
+    assert holder.let_go(all_weakly=False) == [entry]
+    assert entry.expired() and entry.storage() is None
+
+
+def test_what_a_tensor_still_uses_is_known_until_the_tensor_ends() -> None:
+    holder = Holder(1 << 20)
+    tensor = torch.ones(4)
+    entry = held(holder, tensor[1:])
+    assert holder.let_go(all_weakly=False) == []
+    assert not entry.expired() and entry.storage() is not None
+    del tensor
+    assert entry.expired()
+
+
+def test_a_storage_that_somebody_keeps_without_a_tensor_is_not_gone() -> None:
+    holder = Holder(1 << 20)
+    storage = torch.ones(4).untyped_storage()
+    entry = Entry(storage)
+    holder.hold(entry, storage)
+    assert holder.let_go(all_weakly=False) == []
+    assert not entry.expired()
+    del storage
+    assert entry.expired()
+
+
+def test_the_oldest_gives_way_and_its_address_is_still_not_reused() -> None:
+    holder = Holder(8 * 1024)
+    first = held(holder, torch.ones(256))
+    others = [held(holder, torch.ones(256)) for _ in range(8)]
+    assert first.expired() and not others[-1].expired()
+    later = [torch.ones(256) for _ in range(50)]
+    assert first.cdata not in {t.untyped_storage()._cdata for t in later}
+
+
+def test_one_too_large_to_hold_is_only_watched() -> None:
+    holder = Holder(8 * 1024)
+    tensor = torch.ones(1024)
+    entry = held(holder, tensor)
+    assert not entry.expired()
+    del tensor
+    assert entry.expired()
