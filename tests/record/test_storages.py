@@ -17,7 +17,8 @@ def test_what_only_the_recorder_held_is_gone_when_it_lets_go() -> None:
     entry = held(holder, torch.ones(4))
     assert not entry.expired()
     assert holder.let_go(all_weakly=False) == [entry]
-    assert entry.expired() and entry.storage() is None
+    assert entry.expired()
+    assert entry.storage() is None
 
 
 def test_what_a_tensor_still_uses_is_known_until_the_tensor_ends() -> None:
@@ -25,7 +26,8 @@ def test_what_a_tensor_still_uses_is_known_until_the_tensor_ends() -> None:
     tensor = torch.ones(4)
     entry = held(holder, tensor[1:])
     assert holder.let_go(all_weakly=False) == []
-    assert not entry.expired() and entry.storage() is not None
+    assert not entry.expired()
+    assert entry.storage() is not None
     del tensor
     assert entry.expired()
 
@@ -45,7 +47,8 @@ def test_the_oldest_gives_way_and_its_address_is_still_not_reused() -> None:
     holder = Holder(8 * 1024)
     first = held(holder, torch.ones(256))
     others = [held(holder, torch.ones(256)) for _ in range(8)]
-    assert first.expired() and not others[-1].expired()
+    assert first.expired()
+    assert not others[-1].expired()
     later = [torch.ones(256) for _ in range(50)]
     assert first.cdata not in {t.untyped_storage()._cdata for t in later}
 
