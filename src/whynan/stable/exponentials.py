@@ -154,12 +154,27 @@ def _exps(x: Tensor) -> tuple[Tensor, Tensor]:
 
     Compiled for a CPU, `expm1` is exp(x) minus 1 and has no digits left near 0 (torch 2.13).
     """
+    rise = torch.exp(x)
     if not torch.compiler.is_compiling():
-        return torch.exp(x), torch.expm1(x)
-    near = x.clamp(-0.5, 1.0)
-    rest = torch.exp(x - near)
-    rise_near = 2 * near_zero(near)[0]
-    return rest * (1 + rise_near), (rest - 1) * (1 + rise_near) + rise_near
+        return rise, torch.expm1(x)
+    return rise, torch.where(x.abs() < 0.25, x * _series(x, 1), rise - 1)
+
+
+def _series(x: Tensor, first: int) -> Tensor:
+    """1/first! + x/(first+1)! + ..., to the last digit: from 1 on for |x| < 0.25, from 2 for |x| < 1.
+
+    In pairs, which do not wait for each other as the steps of Horner's rule do.
+    """
+    terms = {1: (6, 12), 2: (10, 18)}[first][x.dtype == torch.float64]
+    parts = [
+        1 / math.factorial(k) + x * (1 / math.factorial(k + 1))
+        for k in range(first, first + terms, 2)
+    ]
+    while len(parts) > 1:
+        x = x * x
+        pairs = zip(parts[::2], parts[1::2], strict=False)
+        parts = [a + x * b for a, b in pairs] + parts[len(parts) & ~1 :]
+    return parts[0]
 
 
 # The Bernoulli numbers B2, B4, ...
@@ -179,14 +194,21 @@ def near_zero(x: Tensor) -> tuple[Tensor, Tensor]:
     *others, last = (2 * b / math.factorial(2 * k) for k, b in enumerate(BERNOULLI[:terms], 1))
     square = x * x
     z = square * last
-    compiling = torch.compiler.is_compiling()  # where slopes made of this are differentiated
     for b in reversed(others):
-        z = (z + b) * square if compiling else z.add_(b).mul_(square)
+        z.add_(b).mul_(square)
     tilt = x - z
     return x / (2 - tilt), tilt
 
 
+def _expm1_minus_value(x: Tensor) -> Tensor:
+    if not torch.compiler.is_compiling():
+        return _expm1_minus_forward(x)[0]
+    # The clamp is for x = inf alone: inf - inf.
+    far = torch.exp(x) - 1 - x.clamp(max=1e4)
+    return torch.where(x.abs() < 1, x * x * _series(x, 2), far)
+
+
 _expm1_minus = quick_slopes(
-    with_slopes(lambda x: _expm1_minus_forward(x)[0], lambda x: (_expm1(x),)),
+    with_slopes(_expm1_minus_value, lambda x: (_expm1(x),)),
     _expm1_minus_forward,
 )

@@ -20,14 +20,14 @@ def safe_norm(x: Tensor, dim: Dims = -1, *, keepdim: bool = False) -> Tensor:
 
 
 def _norm_plain(x: Tensor, dim: Dims) -> Tensor:
-    unit, scale = _scaled(x, dim)
-    return _norm_of(unit, dim) * scale
+    unit, shrink = _scaled(x, dim)
+    return _norm_of(unit, dim) / shrink
 
 
 def _norm_forward(x: Tensor, dim: Dims) -> tuple[Tensor, Tensor, Tensor]:
-    unit, scale = _scaled(x, dim)
+    unit, shrink = _scaled(x, dim)
     length = _norm_of(unit, dim)
-    return length * scale, unit, _inverse(length)
+    return length / shrink, unit, _inverse(length)
 
 
 _norm = quick(
@@ -42,10 +42,10 @@ def normalize(x: Tensor, dim: Dims = -1) -> Tensor:
 
 
 def _normalize_forward(x: Tensor, dim: Dims) -> tuple[Tensor, Tensor, Tensor]:
-    unit, scale = _scaled(x, dim)
+    unit, shrink = _scaled(x, dim)
     inverse = _inverse(_norm_of(unit, dim))
     unit.mul_(inverse)
-    return unit, unit, inverse / scale
+    return unit, unit, inverse * shrink
 
 
 def _normalize_backward(
@@ -68,10 +68,10 @@ def _cosine_plain(u: Tensor, v: Tensor, dim: int) -> Tensor:
 
 
 def _cosine_forward(u: Tensor, v: Tensor, dim: int) -> tuple[Tensor, ...]:
-    (u, u_scale), (v, v_scale) = _scaled(u, dim), _scaled(v, dim)
+    (u, u_shrink), (v, v_shrink) = _scaled(u, dim), _scaled(v, dim)
     u_inverse, v_inverse = _inverse(_norm_of(u, dim)), _inverse(_norm_of(v, dim))
     cosine = (u * v).sum(dim, keepdim=True) * u_inverse * v_inverse
-    return cosine, cosine, u, v, u_inverse, v_inverse, u_inverse / u_scale, v_inverse / v_scale
+    return cosine, cosine, u, v, u_inverse, v_inverse, u_inverse * u_shrink, v_inverse * v_shrink
 
 
 def _cosine_backward(
@@ -104,7 +104,7 @@ def _angle_plain(u: Tensor, v: Tensor, dim: int) -> Tensor:
 
 
 def _angle_forward(u: Tensor, v: Tensor, dim: int) -> tuple[Tensor, ...]:
-    (u, u_scale), (v, v_scale) = _scaled(u, dim), _scaled(v, dim)
+    (u, u_shrink), (v, v_shrink) = _scaled(u, dim), _scaled(v, dim)
     u_inverse, v_inverse = _inverse(_norm_of(u, dim)), _inverse(_norm_of(v, dim))
     u, v = u.mul_(u_inverse), v.mul_(v_inverse)
     apart, along = u - v, u.add_(v)
@@ -112,7 +112,7 @@ def _angle_forward(u: Tensor, v: Tensor, dim: int) -> tuple[Tensor, ...]:
     flat = 0.5 * _inverse(sine) * cosine
     steep = 0.5 * _inverse(cosine) * sine
     angle = 2 * torch.atan2(sine, cosine)
-    return angle, apart, along, flat, steep, u_inverse / u_scale, v_inverse / v_scale
+    return angle, apart, along, flat, steep, u_inverse * u_shrink, v_inverse * v_shrink
 
 
 def _angle_backward(
@@ -137,20 +137,20 @@ def clip_norm(x: Tensor, max_norm: float, dim: Dims = None) -> Tensor:
 
 
 def _clip_plain(x: Tensor, max_norm: float, dim: Dims) -> Tensor:
-    unit, scale = _scaled(x, dim)
+    unit, shrink = _scaled(x, dim)
     norm = _norm_of(unit, dim)
-    long = norm * scale > max_norm
+    long = norm / shrink > max_norm
     return torch.where(long, unit * (max_norm / torch.where(long, norm, 1.0)), x)
 
 
 def _clip_forward(x: Tensor, max_norm: float, dim: Dims) -> tuple[Tensor, ...]:
-    unit, scale = _scaled(x, dim)
+    unit, shrink = _scaled(x, dim)
     norm = _norm_of(unit, dim)
-    long = norm * scale > max_norm
-    # Divided by 1 where it is short: x itself, to the last digit.
-    gain, scale = torch.where(long, max_norm / norm, 1.0), torch.where(long, scale, 1.0)
-    torch.div(x, scale, out=unit)
-    return unit * gain, unit, gain / scale, torch.where(long, 1 / norm, 0.0)
+    long = norm / shrink > max_norm
+    # Times 1 where it is short: x itself, to the last digit.
+    gain, shrink = torch.where(long, max_norm / norm, 1.0), torch.where(long, shrink, 1.0)
+    torch.mul(x, shrink, out=unit)
+    return unit * gain, unit, gain * shrink, torch.where(long, 1 / norm, 0.0)
 
 
 def _clip_backward(
@@ -189,15 +189,13 @@ def _length(unit: Tensor, dim: Dims) -> Tensor:
 
 
 def _scaled(x: Tensor, dim: Dims) -> tuple[Tensor, Tensor]:
-    """x with its largest magnitude brought to 1, and that magnitude, free of gradient."""
+    """x with its largest magnitude brought to 1, and the factor that did it, free of gradient."""
     if x.numel() == 0:
         return x.clone(), x.new_ones(())
     over = dim if dim is not None else tuple(range(x.dim()))
-    fixed = x.detach()
-    scale = fixed.abs().amax(over, keepdim=True)
     tiny = torch.finfo(x.dtype).tiny
-    scale = scale.clamp(tiny, 1 / tiny)
-    return x * (1 / scale), scale
+    shrink = 1 / x.detach().abs().amax(over, keepdim=True).clamp(tiny, 1 / tiny)
+    return x * shrink, shrink
 
 
 def _reduced(norm: Tensor, dim: Dims, keepdim: bool) -> Tensor:
