@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from whynan.stable.exponentials import _expm1_minus, near_zero
+from whynan.stable.exponentials import NEAR, _expm1_minus, near_zero
 from whynan.stable.precision import together, widen, widen_pair
 from whynan.stable.quick import keep_above, quick
 
@@ -54,7 +54,7 @@ def _kl_plain(p_logits: Tensor, q_logits: Tensor, dim: int) -> Tensor:
     p, q = log_p.exp(), log_q.exp()
     absent = p == 0
     gap = torch.where(absent, 0.0, log_q) - torch.where(absent, 0.0, log_p)
-    near = gap.abs() < 0.5
+    near = gap.abs() < NEAR
     small = p * _expm1_minus(torch.where(near, gap, 0.0))
     large = q - p - p * torch.where(near, 1.0, gap)
     terms = torch.where(near, small, large)
@@ -68,11 +68,9 @@ def _kl_forward(p_logits: Tensor, q_logits: Tensor, dim: int) -> tuple[Tensor, .
     # Where p is 0 any gap beyond 1/2 will do: the term is then q.
     gap = keep_above(gap, p, 0.0).add_(torch.eq(p, 0, out=torch.empty_like(p)))
     far = torch.addcmul(q, p, gap, value=-1).sub_(p)
-    half, tilt = near_zero(gap)
-    near = half.mul_(tilt).mul_(p)
-    size = gap.abs()
-    terms = keep_above(far, size, 0.5)
-    terms.add_(keep_above(near, size.neg_(), -0.5 - 0.5 * torch.finfo(p.dtype).eps))
+    near, size = near_zero(gap).mul_(p), gap.abs()
+    terms = keep_above(far, size, NEAR)
+    terms.add_(keep_above(near, size.neg_(), -NEAR * (1 + torch.finfo(p.dtype).eps)))
     divergence = terms.sum(dim, keepdim=True)
     return divergence, p, q, gap.add_(divergence)
 

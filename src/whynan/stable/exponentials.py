@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from whynan.stable.precision import together, widen, widen_pair
-from whynan.stable.quick import above, keep_above, quick_slopes
+from whynan.stable.quick import above, buffer, keep_above, quick_slopes
 from whynan.stable.slopes import with_slopes
 
 # Beyond it, exp(-2|x|) is below the last digit of 1 in every type.
@@ -134,15 +134,25 @@ def expm1_minus(x: Tensor) -> Tensor:
     return _expm1_minus(x).to(dtype)
 
 
+NEAR = 0.5  # closer to 0 than that, exp(x) - 1 and x have too many digits in common
+
+
 def _expm1_minus_forward(x: Tensor) -> tuple[Tensor, Tensor]:
-    near = x.clamp(-0.5, 1.0)
+    slope, size = torch.expm1(x), x.abs()
     # The clamp is for x = inf alone: inf - inf. Beyond 1e4 every type has overflowed.
-    rest = (x - near).clamp(max=1e4)
-    half, tilt = near_zero(near)
-    step = torch.exp(rest).sub_(1)
-    beyond = torch.addcmul(step, step, half, value=2)  # exp(x) - exp(near)
-    # `addcmul_` has no rule for vmap (2.13).
-    return torch.addcmul(beyond - rest, half, tilt), beyond.add_(half, alpha=2)
+    value = keep_above(x.clamp(max=1e4).neg_().add_(slope), size, NEAR)
+    within = size.neg_().add_(NEAR * (1 + torch.finfo(x.dtype).eps))
+    return value.add_(keep_above(near_zero(x), within, 0.0)), slope
+
+
+def near_zero(x: Tensor) -> Tensor:
+    """exp(x) - 1 - x for |x| <= NEAR, by its series."""
+    terms = 15 if x.dtype == torch.float64 else 8
+    *others, last = (x.new_tensor(1 / math.factorial(k)) for k in range(2, 2 + terms))
+    series = torch.addcmul(others.pop(), last, x)
+    for factor in reversed(others):
+        series = torch.addcmul(factor, series, x, out=buffer(series))
+    return series.mul_(x).mul_(x)
 
 
 def _expm1(x: Tensor) -> Tensor:
@@ -175,29 +185,6 @@ def _series(x: Tensor, first: int) -> Tensor:
         pairs = zip(parts[::2], parts[1::2], strict=False)
         parts = [a + x * b for a, b in pairs] + parts[len(parts) & ~1 :]
     return parts[0]
-
-
-# The Bernoulli numbers B2, B4, ...
-BERNOULLI = (
-    1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798,
-    -174611 / 330, 854513 / 138,
-)  # fmt: skip
-
-
-def near_zero(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Two numbers for |x| <= 1: exp(x) - 1 is twice the first, exp(x) - 1 - x is their product.
-
-    x / tanh(x/2) = 2 + z, where z = x^2/6 - x^4/360 + ... needs half the terms of the series of
-    exp(x). From it exp(x) - 1 = 2x / (2 - (x - z)), and nothing cancels.
-    """
-    terms = 11 if x.dtype == torch.float64 else 5
-    *others, last = (2 * b / math.factorial(2 * k) for k, b in enumerate(BERNOULLI[:terms], 1))
-    square = x * x
-    z = square * last
-    for b in reversed(others):
-        z.add_(b).mul_(square)
-    tilt = x - z
-    return x / (2 - tilt), tilt
 
 
 def _expm1_minus_value(x: Tensor) -> Tensor:

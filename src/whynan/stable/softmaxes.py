@@ -25,6 +25,8 @@ def softmax(x: Tensor, dim: int = -1, *, temperature: Tensor | float = 1.0) -> T
         return torch.softmax(_cooled_by(x, dim, temperature), dim).to(dtype)
     if temperature == 1:
         return torch.softmax(x, dim).to(dtype)
+    if temperature > 0 and x.shape[dim]:
+        return _cool(x, dim, temperature).to(dtype)
     return torch.softmax(_cooled(x, dim, temperature), dim).to(dtype)
 
 
@@ -45,6 +47,28 @@ def _cooled(x: Tensor, dim: int, temperature: float) -> Tensor:
     if temperature == 0:
         return torch.where(below == 0, 0.0, torch.where(below < 0, -math.inf, below))
     return below / temperature
+
+
+def _cool_forward(x: Tensor, dim: int, temperature: float) -> tuple[Tensor, ...]:
+    """`torch.softmax` would look for the largest value again."""
+    share = (x - x.amax(dim, keepdim=True)).div_(temperature).exp_()
+    total = share.sum(dim, keepdim=True)
+    share.div_(total)
+    return share, share, total, total.new_tensor(temperature)
+
+
+def _cool_backward(
+    grad: Tensor, share: Tensor, total: Tensor, temperature: Tensor, wanted: tuple[bool]
+) -> tuple[Tensor]:
+    part = share * grad
+    return (part.addcmul_(share, part.sum_to_size(total.shape), value=-1).div_(temperature),)
+
+
+_cool = quick(
+    lambda x, dim, temperature: torch.softmax(_cooled(x, dim, temperature), dim),
+    _cool_forward,
+    _cool_backward,
+)
 
 
 def _cooled_by(x: Tensor, dim: int, temperature: Tensor) -> Tensor:
