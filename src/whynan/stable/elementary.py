@@ -70,8 +70,8 @@ def safe_sqrt(x: Tensor) -> Tensor:
 
 
 def _sqrt_slope(x: Tensor) -> tuple[Tensor]:
-    info = torch.finfo(x.dtype)
-    return (0.5 * torch.rsqrt(x.clamp(min=info.tiny * info.eps)) * x.sign().clamp(min=0),)
+    out = x <= 0
+    return (torch.where(out, 0.0, 0.5 * torch.rsqrt(torch.where(out, 1.0, x))),)
 
 
 def _sqrt_forward(x: Tensor) -> tuple[Tensor, Tensor]:

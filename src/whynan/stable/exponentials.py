@@ -21,17 +21,22 @@ def log1mexp(x: Tensor) -> Tensor:
     return _log1mexp(x).to(dtype)
 
 
-def _log1mexp_forward(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The value, the slope, and 1 - exp(x).
+def _parts(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """exp(x), 1 - exp(x), and what rounding took from that.
 
-    The logarithm of 1 - exp(x) has lost what rounding took from exp(x); that is added again, so
-    that one formula holds from 0 to -inf where two with a switch were usual (Mächler 2012).
+    The last is added to the logarithm of the second, so that one formula holds from 0 to -inf
+    where two with a switch were usual (Mächler 2012).
     """
     rise, fall = _exps(x)
-    # `+ 0`: the sign of the zero decides the sign of the infinite slope.
-    left = fall.neg_().add_(0)
-    value = (1 - left).sub_(rise).add_(torch.log(left))
-    return value, rise.div_(left).neg_(), left
+    # Not `-fall`: the sign of the zero decides the sign of the infinite slope.
+    left = torch.sub(x.new_zeros(()), fall, out=buffer(fall))
+    return rise, left, (1 - left).sub_(rise)
+
+
+def _log1mexp_forward(x: Tensor) -> tuple[Tensor, Tensor]:
+    rise, left, lost = _parts(x)
+    slope = rise.div_(left).neg_()
+    return lost.add_(left.log_()), slope
 
 
 def _log1mexp_slope(x: Tensor) -> tuple[Tensor]:
@@ -42,7 +47,7 @@ def _log1mexp_slope(x: Tensor) -> tuple[Tensor]:
 
 _log1mexp = quick_slopes(
     with_slopes(lambda x: _log1mexp_forward(x)[0], _log1mexp_slope),
-    lambda x: _log1mexp_forward(x)[:2],
+    _log1mexp_forward,
 )
 
 
@@ -54,7 +59,8 @@ def logsubexp(a: Tensor, b: Tensor) -> Tensor:
 
 def _gap(a: Tensor, b: Tensor) -> Tensor:
     """b - a, and -inf, not NaN, where both are -inf."""
-    return b - a.clamp(min=torch.finfo(a.dtype).min)
+    floor = a.clamp(min=torch.finfo(a.dtype).min)
+    return torch.sub(b, floor, out=None if floor.requires_grad else buffer(floor))
 
 
 def _logsubexp_slopes(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
@@ -65,9 +71,11 @@ def _logsubexp_slopes(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _logsubexp_forward(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    value, fall, left = _log1mexp_forward(_gap(a, b))
-    rise = keep_above(left.reciprocal_(), a, -math.inf)
-    return value.add_(a), rise, keep_above(fall, a, -math.inf)
+    rise, left, lost = _parts(_gap(a, b))
+    up = left.reciprocal()
+    down = rise.div_(left).neg_()
+    value = lost.add_(left.log_()).add_(a)
+    return value, keep_above(up, a, -math.inf), keep_above(down, a, -math.inf)
 
 
 _logsubexp = quick_slopes(
