@@ -74,6 +74,7 @@ NORMED = (torch.float32, torch.float64, torch.bfloat16)
 
 number = torch._C.TensorBase.item  # as torch made it: nobody has wrapped it
 _vector_norm = torch.linalg.vector_norm
+_foreach_norm = torch._foreach_norm
 
 
 def norms(tensors: list[torch.Tensor]) -> list[float]:
@@ -81,9 +82,13 @@ def norms(tensors: list[torch.Tensor]) -> list[float]:
 
     A non-finite element makes its norm non-finite; so may an overflow of the squares.
     """
-    if tensors and tensors[0].device.type == "cpu":
-        return [_norm_on_cpu(t) for t in tensors]  # nothing to wait for
-    return _together(torch._foreach_norm(tensors)) if tensors else []
+    if not tensors:
+        return []
+    if not tensors[0].is_cpu:
+        return _together(_foreach_norm(tensors))
+    if all(t.numel() < LARGE_NUMEL for t in tensors):
+        return [number(norm) for norm in _foreach_norm(tensors)]
+    return [_norm_on_cpu(t) for t in tensors]  # nothing to wait for
 
 
 def _norm_on_cpu(t: torch.Tensor) -> float:
