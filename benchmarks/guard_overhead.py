@@ -27,6 +27,7 @@ from whynan.watching.escalate import Watch
 from whynan.watching.history import FIRST
 
 DOC = Path(__file__).parent.parent / "docs" / "overhead.md"
+BLOCK = 0.1  # seconds
 BEGIN, END = "<!-- guard -->", "<!-- /guard -->"
 
 
@@ -93,7 +94,7 @@ def seconds(step: Step, mode: str, steps: int) -> list[float]:
     """Of each step, after the first ones: their magnitudes are kept for each layer."""
     found = []
     with MODES[mode]():
-        for _ in range(max(FIRST + 1, steps // 4)):
+        for _ in range(FIRST + 1 + steps // 4):
             step()
         for _ in range(steps):
             begin = time.perf_counter()
@@ -103,17 +104,20 @@ def seconds(step: Step, mode: str, steps: int) -> list[float]:
 
 
 def measure(name: str, repeats: int) -> tuple[float, float, int]:
-    """(plain step in ms, ratio, parameter tensors): lower quartiles of interleaved repeats,
-    because others use the machine, too."""
+    """(plain step in ms, ratio, parameter tensors). Others use the machine, too, and its pace
+    changes from second to second: short blocks in pairs, first one then the other, and the median
+    of the ratios of their lower quartiles."""
     torch.manual_seed(0)
     step = followed(CASES[name])
-    steps = max(3, min(200, int(0.25 / statistics.median(seconds(step, "plain", 5)))))
-    times: dict[str, list[float]] = {mode: [] for mode in MODES}
-    for _ in range(repeats):
-        for mode, found in times.items():
-            found += seconds(step, mode, steps)
-    plain, guard = (statistics.quantiles(times[mode])[0] for mode in MODES)
-    return 1e3 * plain, guard / plain, sum(len(g["params"]) for g in _Follow.optimizer.param_groups)
+    steps = max(3, min(100, int(BLOCK / statistics.median(seconds(step, "plain", 5)))))
+    plain, ratios = [], []
+    for i in range(repeats):
+        order = list(MODES) if i % 2 else list(reversed(MODES))
+        found = {mode: statistics.quantiles(seconds(step, mode, steps))[0] for mode in order}
+        plain.append(found["plain"])
+        ratios.append(found["guard"] / found["plain"])
+    tensors = sum(len(g["params"]) for g in _Follow.optimizer.param_groups)
+    return 1e3 * statistics.median(plain), statistics.median(ratios), tensors
 
 
 def run_for_peak(name: str, mode: str) -> None:
@@ -145,7 +149,7 @@ def profile(name: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--repeats", type=int, default=61)
     parser.add_argument("--only", choices=list(CASES))
     parser.add_argument("--write", action="store_true", help="put the table into docs/overhead.md")
     parser.add_argument("--profile", action="store_true")

@@ -398,3 +398,36 @@ def test_a_product_ran_down_to_0_only_if_no_factor_was_0(
     print((small * {factor}).log())
     """
     assert ("add logarithms" in tell(programs, tmp_path, program).text) == ran_down
+
+
+DROPPED = """
+import torch
+x = torch.tensor([4.0, {bad}], requires_grad=True)
+loss = {formula}.sum()
+loss.backward()
+print(x.grad)
+"""
+
+
+@pytest.mark.parametrize(
+    ("bad", "formula"),
+    [
+        ("-1.0", "torch.where(x > 0, torch.sqrt(x), 0.0)"),
+        ("-1.0", "torch.sqrt(x).masked_fill(x < 0, 0.0)"),
+        ("200.0", "torch.where(x < 20, torch.exp(x), x)"),
+    ],
+)
+def test_a_value_that_was_dropped_comes_back_with_its_slope(
+    programs: ForkServer, tmp_path: Path, bad: str, formula: str
+) -> None:
+    told = tell(programs, tmp_path, DROPPED.format(bad=bad, formula=formula))
+    assert "afterwards, which is too late" in told.text
+    assert "then select" in told.helps[0]
+
+
+def test_an_overflow_that_was_bounded_afterwards_was_not_selected(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    told = tell(programs, tmp_path, DROPPED.format(bad="200.0", formula="x.exp().clamp(max=9.0)"))
+    assert "too late" not in told.text
+    assert "clamp the argument" in told.helps[0]

@@ -181,6 +181,16 @@ REWRITES = [
         lambda x: torch.where(x > 0, torch.where(x > 0, x, 1.0).log(), 0.0),
     ),
     Rewrite(
+        "where_of_negative_root", "return torch.where(x > 0, torch.sqrt(x), 0.0)",
+        "    return torch.where(x > 0, torch.sqrt(torch.where(x > 0, x, 1.0)), 0.0)",
+        "[-1.0, 2.0]", "[0.5, 2.0]", "double_where",
+    ),
+    Rewrite(
+        "where_of_overflow", "return torch.where(x < 20, torch.exp(x), x)",
+        "    return torch.where(x < 20, torch.exp(torch.where(x < 20, x, 1.0)), x)",
+        "[200.0, 2.0]", "[0.5, 2.0]", "double_where",
+    ),
+    Rewrite(
         "where_of_root", "y = (x * x).sum(1)\n    d = y.mul(2).sqrt()\n    return torch.where(y > 0, d, 0.0)",
         "    d = torch.where(y > 0, y.mul(2), 1.0).sqrt()", ZERO_ROW, TAME, "double_where",
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from whynan.model import Fix, Operand, OpRecord
+from whynan.model import Evidence, Fix, Operand, OpRecord
 
 CHOOSING = frozenset({"index", "gather", "index_select", "select"})
 EXPONENTIALS = frozenset({"_softmax", "_safe_softmax", "sigmoid", "exp", "exp2"})
@@ -15,14 +15,15 @@ BOUNDS = frozenset({"clamp_min", "clamp", "maximum"})
 COMPARISONS = frozenset({"gt", "lt", "ge", "le", "eq", "ne", "logical_and", "logical_not"})
 COUNTING = frozenset({"bincount", "histc", "count_nonzero"})
 CARRYING = CHOOSING | {"_to_copy", "mul", "div", "clone"}  # from a 0 to a 0
+TOO_LATE = "which is too late"
 LEFT_OUT = {
-    "where": "`where` left this element out afterwards, which is too late",
-    "masked_fill": "`masked_fill` replaced this element afterwards, which is too late",
-    "masked_select": "this element was not selected afterwards, which is too late",
-    "index": "this element was not selected afterwards, which is too late",
-    "slice": "this element was not selected afterwards, which is too late",
-    "gather": "this element was not selected afterwards, which is too late",
-    "index_select": "this element was not selected afterwards, which is too late",
+    "where": f"`where` left this element out afterwards, {TOO_LATE}",
+    "masked_fill": f"`masked_fill` replaced this element afterwards, {TOO_LATE}",
+    "masked_select": f"this element was not selected afterwards, {TOO_LATE}",
+    "index": f"this element was not selected afterwards, {TOO_LATE}",
+    "slice": f"this element was not selected afterwards, {TOO_LATE}",
+    "gather": f"this element was not selected afterwards, {TOO_LATE}",
+    "index_select": f"this element was not selected afterwards, {TOO_LATE}",
     "abs": "`abs` has slope 0 at 0",
     "relu": "`relu` is flat there",
     "clamp": "`clamp` is flat there",
@@ -177,5 +178,20 @@ def why_no_gradient(gradient: Operand) -> str | None:
     if forward in CHOICES:
         return f"`{forward}` chose another element"
     if forward == "mul" and [o.value for o in maker.inputs[1:]] == [0] and maker.inputs[0].value:
-        return "this element was multiplied by 0 afterwards, which is too late"
+        return f"this element was multiplied by 0 afterwards, {TOO_LATE}"
     return LEFT_OUT.get(forward)
+
+
+DOUBLE_WHERE = Fix(kind="double_where", title="make the operand safe before the operation, then select: `where(ok, f(where(ok, x, 1)), fill)`")  # fmt: skip
+
+
+def dropped_too_late(evidence: Evidence) -> tuple[str, ...]:
+    """Of a bad value that the forward pass dropped, and its own derivative brought back: how."""
+    path = evidence.path
+    if evidence.origin.derived or not path or not all(op.derived for op in path):
+        return ()
+    arriving = (o for op in path for o in op.inputs if o.value == 0)
+    for why in map(why_no_gradient, arriving):
+        if why is not None and why.endswith(TOO_LATE):
+            return (f"{why}: the slope is computed all the same, and 0 times it is NaN",)
+    return ()

@@ -32,6 +32,7 @@ from whynan.record.tracer import Tracer
 
 MAX_NODES = 20_000
 GRADIENT_OF = "gradient of "
+TURN = 3  # operations of a derivative formula, from the value that it reads to its result
 WITNESSES = 6
 # An infinity named in the call: float("inf"), math.inf, -torch.inf, NEG_INF.
 LITERAL = re.compile(r"(?<![a-z])(inf|nan|infty|infinity)(?![a-z])", re.IGNORECASE)
@@ -347,6 +348,12 @@ class Slicer:
                 path.insert(0, origin)
         frozen, kind = self.freezer.origin(origin, [p.record for p in path])
         steps = [self.freezer.light(n) for n in path[1:]]
+        if path and _is_forward(
+            path[0]
+        ):  # what it met on its way back tells what it was dropped by
+            for i, n in enumerate(path[1 : 1 + TURN]):
+                if n.record is not None and n.record.derived:
+                    steps[i] = self.freezer.full(n.record, n.k, n.index)
         if harm.record is not None and harm.sink != "exception":  # it absorbed the value
             steps.append(self.freezer.light(Node(harm.record, 0, None, harm.record.outs[0])))
         if harm.sink == "parameter" and not harm.is_buffer and self._after_backward(origin):
@@ -419,6 +426,10 @@ class Slicer:
             sink_site=site_of(harm.frames) if harm.frames else frozen.site,
             message=harm.message,
         )
+
+
+def _is_forward(node: Node) -> bool:
+    return node.record is not None and node.record.node is None
 
 
 def _is_nan(value: float | complex) -> bool:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 
-from whynan.diagnosis.makers import forward_of, why_no_gradient
+from whynan.diagnosis.makers import DOUBLE_WHERE, forward_of, why_no_gradient
 from whynan.diagnosis.naming import short_call
 from whynan.diagnosis.words import called, origin_label, plural, subject
 from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, number
@@ -101,22 +101,24 @@ def _where(forward: str, point: Operand | None) -> str:
 
 
 def _fixes(forward: str) -> tuple[Fix, ...]:
-    where = Fix(kind="double_where", title="make the operand safe before the operation, then select: `where(ok, f(where(ok, x, 1)), fill)`")  # fmt: skip
     if forward in ("_linalg_svd", "linalg_svd", "_linalg_eigh", "linalg_eigh", "svd", "eigh"):
         return (Fix(kind="separate_values", title="repeated singular or eigenvalues have no unique vectors: add a little noise, or use only the values"),)  # fmt: skip
     if forward == "pow":
-        return (Fix(kind="clamp_argument", title="clamp the base at a small positive value"), where)
+        return (
+            Fix(kind="clamp_argument", title="clamp the base at a small positive value"),
+            DOUBLE_WHERE,
+        )
     if forward == "sqrt":
         return (
             Fix(kind="vector_norm", title="use `torch.linalg.vector_norm` for a root of a sum of squares; its gradient at 0 is 0"),
             Fix(kind="eps_inside", title="add eps inside the root: `(x + 1e-12).sqrt()`"),
-            where,
+            DOUBLE_WHERE,
         )  # fmt: skip
     if forward in ("acos", "asin", "atanh", "acosh"):
         return (Fix(kind="clamp_argument", title="clamp the argument strictly inside the interval, by about 1e-6 in float32"),)  # fmt: skip
     if forward in ("log", "div", "xlogy", "reciprocal"):
         return (
-            where,
+            DOUBLE_WHERE,
             Fix(kind="clamp_argument", title="clamp the operand at a small positive value"),
         )
-    return (where,)
+    return (DOUBLE_WHERE,)

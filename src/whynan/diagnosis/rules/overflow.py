@@ -22,7 +22,12 @@ from __future__ import annotations
 
 import math
 
-from whynan.diagnosis.makers import forward_of, vanishing_divisor
+from whynan.diagnosis.makers import (
+    DOUBLE_WHERE,
+    dropped_too_late,
+    forward_of,
+    vanishing_divisor,
+)
 from whynan.diagnosis.naming import call_of, short_call
 from whynan.diagnosis.words import called, dtype_max, origin_label, subject
 from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, dotted, number
@@ -43,14 +48,21 @@ def overflow(op: OpRecord, evidence: Evidence) -> Finding | None:
     dtype = op.dtype
     small = vanishing_divisor(op)
     culprit = small or _largest(op)
+    late = dropped_too_late(evidence)
     return Finding(
         headline=f"{subject(evidence)} because {_who(op)} exceeded what {dtype} can hold",
         observed=_observed(op, dtype, culprit),
-        inferred=_inferred(op, evidence),
+        inferred=late or _inferred(op, evidence),
         label=origin_label(op),
         culprit=op.inputs.index(culprit) if culprit is not None else None,
-        fixes=_fixes(op, dtype) if small is None or op.phase == "optimizer" else _larger(op, dtype),
+        fixes=(DOUBLE_WHERE,) if late else _what_helps(op, dtype, small),
     )
+
+
+def _what_helps(op: OpRecord, dtype: str, small: Operand | None) -> tuple[Fix, ...]:
+    if small is None or op.phase == "optimizer":
+        return _fixes(op, dtype)
+    return _larger(op, dtype)
 
 
 def _nonfinite(operand: Operand) -> bool:

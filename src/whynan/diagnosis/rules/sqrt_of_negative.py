@@ -19,6 +19,7 @@ When it is fine
 
 from __future__ import annotations
 
+from whynan.diagnosis.makers import DOUBLE_WHERE, dropped_too_late
 from whynan.diagnosis.naming import short_call
 from whynan.diagnosis.words import called, origin_label, plural, subject
 from whynan.model import Evidence, Finding, Fix, OpRecord, number
@@ -36,17 +37,17 @@ def sqrt_of_negative(op: OpRecord, evidence: Evidence) -> Finding | None:
             0, f"{plural(x.stats.negatives, 'value')} of {x.stats.count:,} in {called(x)} negative"
         )
     difference = x.upstream[0] if x.upstream and x.upstream[0].name in ("sub", "add") else None
-    inferred: tuple[str, ...] = ()
+    inferred = late = dropped_too_late(evidence)
     operands = [abs(o.value) for o in difference.inputs if o.value] if difference else []
     if operands and abs(x.value) < 1e-3 * max(operands):
-        inferred = ("a difference of nearly equal numbers: rounding decides its sign",)
+        inferred = (*late, "a difference of nearly equal numbers: rounding decides its sign")
     return Finding(
         headline=f"{subject(evidence)} because `{short_call(op)}` met {called(x, 'a value')} = {number(x.value)}",
         observed=tuple(observed),
         inferred=inferred,
         label=origin_label(op),
         culprit=op.inputs.index(x),
-        fixes=(
+        fixes=(DOUBLE_WHERE,) if late else (
             Fix(kind="clamp_argument", title="clamp the argument at a small positive value: `.clamp(min=1e-12).sqrt()`"),
             Fix(kind="stable_form", title="use a form without the subtraction: `x.var(correction=0)`, `torch.cdist`"),
         ),

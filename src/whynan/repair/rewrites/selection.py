@@ -18,7 +18,7 @@ def propose(case: Case) -> Iterator[Candidate]:
         return
     if case.mechanism == "zero_times_inf":
         yield from _without_weight(case, source, node)
-    if case.mechanism != "gradient_singularity":
+    if case.mechanism not in ("gradient_singularity", "sqrt_negative", "overflow"):
         return
     chosen = _where_around(source, node)
     singular = _singular_operand(source, node)
