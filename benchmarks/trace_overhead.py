@@ -103,7 +103,7 @@ def main() -> None:
     if options.write:
         threads = torch.get_num_threads()
         head = DOC.read_text().split(TITLE)[0]
-        part = HEAD.format(torch=torch.__version__, threads=threads)
+        part = HEAD.format(torch=torch.__version__, threads=threads, repeats=options.repeats)
         DOC.write_text(head + part + "\n".join(lines) + TAIL)
 
 
@@ -111,7 +111,7 @@ TITLE = "## `--mode trace`"
 HEAD = """## `--mode trace`
 
 Measured with torch {torch} on a CPU with {threads} thread(s) by `benchmarks/trace_overhead.py`: time
-per training step, lower quartile of 25 interleaved repeats, as a ratio to that of the plain step; peak
+per training step, lower quartile of {repeats} interleaved repeats, as a ratio to that of the plain step; peak
 memory of the process as a ratio to the plain process.
 
 """
