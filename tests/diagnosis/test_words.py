@@ -414,6 +414,8 @@ print(x.grad)
     [
         ("-1.0", "torch.where(x > 0, torch.sqrt(x), 0.0)"),
         ("-1.0", "torch.sqrt(x).masked_fill(x < 0, 0.0)"),
+        ("-1.0", "x.sqrt().nan_to_num(0.0)"),
+        ("-1.0", "x.sqrt()[x > 0]"),
         ("200.0", "torch.where(x < 20, torch.exp(x), x)"),
     ],
 )

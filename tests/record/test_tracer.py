@@ -410,3 +410,17 @@ def test_a_thread_that_is_told_to_stop_in_an_update_ends_quietly() -> None:
     finally:
         threading.excepthook = before
     assert errors == []
+
+
+def test_a_model_without_memory_is_passed_over() -> None:
+    """As made by `torch.device("meta")` and `init_empty_weights`: nothing is there to look at."""
+
+    def program() -> None:
+        with torch.device("meta"):
+            first = nn.Linear(4, 4)
+            empty = nn.Sequential(first, *[nn.Linear(4, 4) for _ in range(60)])
+        first.weight.data.mul_(2).add_(1)
+        empty(torch.ones(2, 4, device="meta"))
+        torch.log(torch.zeros(3)).sum().item()
+
+    expect(program, "torch.log", "log_nonpositive", "forward")

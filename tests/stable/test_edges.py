@@ -63,6 +63,7 @@ EDGES: list[tuple[Any, ...]] = [
     ("softmax temperature 0", lambda x: stable.softmax(x, temperature=0.0), ([[1.0, 3.0, 3.0]],), [[0.0, 0.5, 0.5]], [[0.0] * 3]),
     ("softmax cold", lambda x: stable.softmax(x, temperature=1e-3), ([[100.0, 101.0]],), [[0.0, 1.0]], [[0.0] * 2]),
     ("softmax hidden class", lambda x: stable.softmax(x, temperature=0.5), ([[1.0, -INF]],), [[1.0, 0.0]], [[0.0] * 2]),
+    ("softmax of one number", lambda x: stable.softmax(x, temperature=0.5), (3.0,), 1.0, 0.0),
     ("log_softmax temperature 0", lambda x: stable.log_softmax(x, temperature=0.0), ([[1.0, 3.0]],), [[-INF, 0.0]], None),
     ("entropy with hidden class", stable.entropy_from_logits, ([[0.0, -INF]],), [0.0], [[0.0, 0.0]]),
     ("kl with hidden classes", stable.kl_from_logits, ([[0.0, -INF]], [[0.0, -INF]]), [0.0], [[0.0, 0.0]], [[0.0, 0.0]]),

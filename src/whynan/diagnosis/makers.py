@@ -19,6 +19,7 @@ TOO_LATE = "which is too late"
 LEFT_OUT = {
     "where": f"`where` left this element out afterwards, {TOO_LATE}",
     "masked_fill": f"`masked_fill` replaced this element afterwards, {TOO_LATE}",
+    "nan_to_num": f"`nan_to_num` replaced this element afterwards, {TOO_LATE}",
     "masked_select": f"this element was not selected afterwards, {TOO_LATE}",
     "index": f"this element was not selected afterwards, {TOO_LATE}",
     "slice": f"this element was not selected afterwards, {TOO_LATE}",

@@ -39,7 +39,6 @@ TAME_TYPES = (torch.float32, torch.float64, torch.bfloat16)
 HYPER = ("lr", "betas", "eps", "weight_decay", "momentum", "alpha", "nesterov", "rho")
 
 Optimizer = torch.optim.Optimizer
-_strided = torch.strided
 
 
 class OptimizerSink:
@@ -208,7 +207,7 @@ class OptimizerSink:
         """Most are known since the backward pass wrote them; and the gradients of which not."""
         found, unknown = [], []
         for gradient in gradients:
-            entry = self.tracer.entry_of(gradient) if gradient.layout is _strided else None
+            entry = self.tracer.entry_of(gradient) if gradient.layout is torch.strided else None
             if (
                 entry is None
                 or entry.norm is None

@@ -44,10 +44,10 @@ def forget(tracer: Tracer, *, before: int) -> None:
 
 
 def _drop_all(records: dict[int, Record]) -> None:
-    for record in records.values():
+    for index, record in list(records.items()):  # a first other thread may be adding its own
+        del records[index]
         for ref in record.outs:
             ref[0].writers.clear()
-    records.clear()
 
 
 def _drop(records: dict[int, Record], before: int, thread: int, wanted: set[int]) -> None:

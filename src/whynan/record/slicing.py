@@ -336,6 +336,12 @@ class Slicer:
             meant = node
         return self._describe(harm, start, meant)
 
+    def _stage(self, node: Node, *, in_full: bool) -> OpRecord:
+        record = node.record
+        if in_full and record is not None and record.derived:
+            return self.freezer.full(record, node.k, node.index, node.value)
+        return self.freezer.light(node)
+
     def _describe(self, harm: Harm, start: Node, origin: Node) -> Evidence:
         path = self._path(start, origin)
         if origin.record is not None and origin.status == "computed" and not origin.parents:
@@ -347,13 +353,9 @@ class Slicer:
                 unwritten.status = "uninitialised"
                 path.insert(0, origin)
         frozen, kind = self.freezer.origin(origin, [p.record for p in path])
-        steps = [self.freezer.light(n) for n in path[1:]]
-        if path and _is_forward(
-            path[0]
-        ):  # what it met on its way back tells what it was dropped by
-            for i, n in enumerate(path[1 : 1 + TURN]):
-                if n.record is not None and n.record.derived:
-                    steps[i] = self.freezer.full(n.record, n.k, n.index)
+        # What a forward value meets on its way back tells what had dropped it.
+        turn = TURN if path and path[0].record is not None and path[0].record.node is None else 0
+        steps = [self._stage(n, in_full=i < turn) for i, n in enumerate(path[1:])]
         if harm.record is not None and harm.sink != "exception":  # it absorbed the value
             steps.append(self.freezer.light(Node(harm.record, 0, None, harm.record.outs[0])))
         if harm.sink == "parameter" and not harm.is_buffer and self._after_backward(origin):
@@ -426,10 +428,6 @@ class Slicer:
             sink_site=site_of(harm.frames) if harm.frames else frozen.site,
             message=harm.message,
         )
-
-
-def _is_forward(node: Node) -> bool:
-    return node.record is not None and node.record.node is None
 
 
 def _is_nan(value: float | complex) -> bool:

@@ -440,11 +440,13 @@ class Tracer:
                 window = (tensor.storage_offset(), tensor.shape, tensor.stride(), dtype)
             except (NotImplementedError, RuntimeError):
                 continue  # sparse, nested
+            if tensor.is_meta:
+                continue
             cdata = storage._cdata
             entry = entries.get(cdata)
             fresh = entry is None
             if entry is None:
-                if tensor.layout is not _strided or tensor.is_meta or tensor._is_zerotensor():
+                if tensor.layout is not _strided or tensor._is_zerotensor():
                     continue
                 entry = Entry(storage)
                 local.holder.hold(entry, storage)

@@ -156,7 +156,7 @@ def _expm1_minus_forward(x: Tensor) -> tuple[Tensor, Tensor]:
 def near_zero(x: Tensor) -> Tensor:
     """exp(x) - 1 - x for |x| <= NEAR, by its series."""
     terms = 15 if x.dtype == torch.float64 else 8
-    *others, last = (x.new_tensor(1 / math.factorial(k)) for k in range(2, 2 + terms))
+    *others, last = (x.new_full((), 1 / math.factorial(k)) for k in range(2, 2 + terms))
     series = torch.addcmul(others.pop(), last, x)
     for factor in reversed(others):
         series = torch.addcmul(factor, series, x, out=buffer(series))

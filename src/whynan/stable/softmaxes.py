@@ -25,7 +25,7 @@ def softmax(x: Tensor, dim: int = -1, *, temperature: Tensor | float = 1.0) -> T
         return torch.softmax(_cooled_by(x, dim, temperature), dim).to(dtype)
     if temperature == 1:
         return torch.softmax(x, dim).to(dtype)
-    if temperature > 0 and x.shape[dim]:
+    if temperature > 0:
         return _cool(x, dim, temperature).to(dtype)
     return torch.softmax(_cooled(x, dim, temperature), dim).to(dtype)
 
@@ -54,7 +54,7 @@ def _cool_forward(x: Tensor, dim: int, temperature: float) -> tuple[Tensor, ...]
     share = (x - x.amax(dim, keepdim=True)).div_(temperature).exp_()
     total = share.sum(dim, keepdim=True)
     share.div_(total)
-    return share, share, total, total.new_tensor(temperature)
+    return share, share, total, total.new_full((), temperature)
 
 
 def _cool_backward(

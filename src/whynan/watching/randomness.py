@@ -71,7 +71,7 @@ class Randomness:
             self._numpy[0]() if self._numpy else None,
             [g.state for g in self._generators],
         )
-        if torch.cuda._initialized:
+        if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # torch
             saved.devices = torch.cuda.get_rng_state_all()
         return saved
 
