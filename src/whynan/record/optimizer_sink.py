@@ -36,6 +36,7 @@ TAME_LIMIT = 1e12
 CALM_LIMIT = 1e6
 CALM_STEPS = 16
 TAME_TYPES = (torch.float32, torch.float64, torch.bfloat16)
+NUMBERS = (float, int)
 HYPER = ("lr", "betas", "eps", "weight_decay", "momentum", "alpha", "nesterov", "rho")
 
 Optimizer = torch.optim.Optimizer
@@ -335,24 +336,35 @@ class OptimizerSink:
 
 def moves_safely(optimizer: Optimizer) -> bool:
     """Whether moderate gradients cannot make this optimizer's update overflow."""
-    return (
-        type(optimizer) in TAME
-        and _is_ordinary(optimizer)
-        and not optimizer.param_groups[0].get("centered")
-        and all(p.dtype in TAME_TYPES for g in optimizer.param_groups for p in g["params"][:1])
-    )
+    if type(optimizer) not in TAME or not _is_ordinary(optimizer):
+        return False
+    groups = optimizer.param_groups
+    if groups[0].get("centered"):
+        return False
+    for group in groups:
+        members = group["params"]
+        if members and members[0].dtype not in TAME_TYPES:
+            return False
+    return True
 
 
 def _is_ordinary(optimizer: Optimizer) -> bool:
     """lr at most 1, weight decay that at most doubles, momentum below 1, an eps worth the name."""
     for group in optimizer.param_groups:
-        lr, decay = group.get("lr", 0.0), group.get("weight_decay", 0.0)
-        momentum, eps = group.get("momentum", 0.0), group.get("eps", 1.0)
-        if not isinstance(lr, (int, float)) or not isinstance(decay, (int, float)):
-            return False  # a tensor: looking at it may mean waiting for a device
-        if not isinstance(momentum, (int, float)) or not isinstance(eps, (int, float)):
-            return False
-        if not (abs(lr) <= 1 and abs(decay) <= 1 and abs(momentum) < 1 and eps >= 1e-12):
+        get = group.get
+        lr, decay = get("lr", 0.0), get("weight_decay", 0.0)
+        momentum, eps = get("momentum", 0.0), get("eps", 1.0)
+        # A tensor is none of these: looking at it may mean waiting for a device.
+        if not (
+            isinstance(lr, NUMBERS)
+            and isinstance(decay, NUMBERS)
+            and isinstance(momentum, NUMBERS)
+            and isinstance(eps, NUMBERS)
+            and -1 <= lr <= 1
+            and -1 <= decay <= 1
+            and -1 < momentum < 1
+            and eps >= 1e-12
+        ):
             return False
     return True
 

@@ -86,14 +86,14 @@ def norms(tensors: list[torch.Tensor]) -> list[float]:
         return []
     if not tensors[0].is_cpu:
         return _together(_foreach_norm(tensors))
-    if all(t.numel() < LARGE_NUMEL for t in tensors):
-        return [number(norm) for norm in _foreach_norm(tensors)]
-    return [_norm_on_cpu(t) for t in tensors]  # nothing to wait for
+    return [  # nothing to wait for, and on a CPU one call for them all is no faster
+        number(_vector_norm(t)) if t.numel() < LARGE_NUMEL else _norm_of_large(t) for t in tensors
+    ]
 
 
-def _norm_on_cpu(t: torch.Tensor) -> float:
+def _norm_of_large(t: torch.Tensor) -> float:
     """`dot` runs at memory speed, three times as fast as a norm, but costs more to call."""
-    if t.numel() < LARGE_NUMEL or not _suits_dot(t):
+    if not _suits_dot(t):
         return number(_vector_norm(t))
     flat = t.view(-1)
     return math.sqrt(abs(number(torch.dot(flat, flat))))

@@ -310,7 +310,7 @@ class Watch:
 
     def _fetching(self) -> None:
         self._schedules.on = True
-        if not self.guard.local.losses and not self.batches.given:
+        if not self.guard.has_loss() and not self.batches.given:
             self._doubts.settle()
         needed = self._phase == "guard" or (self._phase == "live" and self.policy == "skip")
         if needed and not self.batches.given:

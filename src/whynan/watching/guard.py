@@ -31,6 +31,7 @@ LARGE_LOSS = 1e15
 LARGE_NORM = 1e12  # its square is still far from float32's limit
 MAX_LOSSES = 64
 LOSS_SCALE = "loss scale"
+_Tensor, _float32, _strided = torch.Tensor, torch.float32, torch.strided
 _current_node = torch._C._current_autograd_node
 _transform: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
 
@@ -52,7 +53,9 @@ class Seen:
     certain: bool = True
 
 
-class _Local(threading.local):
+class _Local:
+    """What differs from thread to thread."""
+
     def __init__(self) -> None:
         self.depth = 0  # inside step()
         self.own = 0  # whynan's own work
@@ -62,6 +65,11 @@ class _Local(threading.local):
         self.clipped: list[torch.Tensor] = []  # norms that the gradients were scaled by
         self.spoilt = False  # a bad loss left non-finite gradients behind
         self.scaled = False  # a bad loss is only a finite one, scaled by hand
+
+
+class _PerThread(threading.local):
+    def __init__(self) -> None:
+        self.local = _Local()
 
 
 Decision = Literal["go", "cancel"]
@@ -93,7 +101,7 @@ class Guard:
         self.active = True
         self.looking = True  # False while the tracer looks instead
         self.uses_optimizer = False
-        self.local = _Local()
+        self._per_thread = _PerThread()
         self.history = History()
         self.scaling = Scaling()
         self.by_hand = ByHand()
@@ -118,6 +126,11 @@ class Guard:
         self._patched: set[type] = set()
         self.optimizers: weakref.WeakSet[Optimizer] = weakref.WeakSet()
 
+    @property
+    def local(self) -> _Local:
+        """What is known about the calling thread."""
+        return self._per_thread.local
+
     def install(self, patches: Patches) -> None:
         self._patches = patches
         _alive.add(self)
@@ -132,7 +145,8 @@ class Guard:
         """whynan's own work, with its errors kept from the program."""
         if not self.active:
             return otherwise
-        self.local.own += 1
+        local = self._per_thread.local
+        local.own += 1
         try:
             return work(*args)
         except Exception as error:
@@ -140,7 +154,7 @@ class Guard:
             self.on_error(error)
             return otherwise
         finally:
-            self.local.own -= 1
+            local.own -= 1
 
     # ---- step ---------------------------------------------------------------------------
 
@@ -163,7 +177,7 @@ class Guard:
 
     def _wrap_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def step(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            local = self.local
+            local = self._per_thread.local
             if not self.active or local.depth or local.own:
                 return original(optimizer, *args, **kwargs)
             local.depth += 1
@@ -221,9 +235,12 @@ class Guard:
         values = self._loss_values()
         self.history.gradients(found)
         total = self.history.total
+        local = self._per_thread.local
+        losses = sum(values)
+        if 0 < total < LARGE_NORM and losses - losses == 0 and not local.clipped:
+            return "go"
         bad = [v for v in values if v - v != 0]
         # Finite gradients that were not so before, or are a later loss's: the program saw to it.
-        local = self.local
         is_cleaned = total - total == 0 and (
             local.spoilt or local.scaled or (bad and values[-1] - values[-1] == 0)
         )
@@ -232,7 +249,7 @@ class Guard:
         if total - total != 0 and any(has_nonfinite(g) for g in dense):
             which = next(i for i, g in enumerate(dense) if has_nonfinite(g))
             return self._harm("gradient", _gradient_name(optimizer, which), None, optimizer)
-        if any(_is_bad(n) for n in self.local.clipped):
+        if any(_is_bad(n) for n in local.clipped):
             return self._harm("gradient", "norm of the gradients", float("inf"), optimizer)
         if dense and total == 0 and any(abs(v) > LARGE_LOSS for v in values):
             doubt = Seen(sink="gradient", subject="gradients", step=self.step, certain=False)
@@ -255,7 +272,8 @@ class Guard:
             self.unrecorded(lambda: self.history.measure_update(self.step))
         if self.looking:
             rate = learning_rate(optimizer)
-            self.history.row(self.step, self.local.values, rate, self.scaling.scale)
+            values = self._per_thread.local.values
+            self.history.row(self.step, values, rate, self.scaling.scale)
             if not moves_safely(optimizer) or not self.history.total < LARGE_NORM:
                 self._look_at_parameters(optimizer)
         self.step += 1
@@ -281,7 +299,7 @@ class Guard:
 
     def begin_step(self) -> None:
         """A step begins: what was collected belongs to the one before."""
-        local = self.local
+        local = self._per_thread.local
         local.losses.clear()
         local.values.clear()
         local.clipped.clear()
@@ -293,9 +311,7 @@ class Guard:
         def run_backward(roots: Any, *args: Any, **kwargs: Any) -> Any:
             if not self.active or _current_node() is not None or _inside_transform():
                 return original(roots, *args, **kwargs)
-            self.quietly(self._note_loss, roots)
-            losses = self.local.losses if self.looking else ()
-            is_bad = losses and _is_bad_number(losses[-1])
+            is_bad = self.quietly(self._note_loss, roots)
             if is_bad:
                 self.local.scaled = self.quietly(is_scaled, roots[-1], otherwise=False)
             result = original(roots, *args, **kwargs)
@@ -307,15 +323,27 @@ class Guard:
 
         return run_backward
 
-    def _note_loss(self, roots: Any) -> None:
-        self.local.clipped.clear()  # the gradients of before were dropped, or are clipped again
+    def _note_loss(self, roots: Any) -> bool:
+        """Whether the loss is known to be bad: on a device, looking would mean waiting."""
+        local = self._per_thread.local
+        local.clipped.clear()  # the gradients of before were dropped, or are clipped again
+        is_bad = False
         for root in roots:
-            if isinstance(root, torch.Tensor) and type(root).__torch_dispatch__ in PLAIN:
-                self.local.losses.append(root.detach())
+            if not isinstance(root, _Tensor) or type(root).__torch_dispatch__ not in PLAIN:
+                continue
+            is_number = root.numel() == 1 and root.is_floating_point()
+            if self.looking and is_number and root.is_cpu and not local.losses:
+                value = number(root)
+                local.values.append(value)
+                is_bad = value - value != 0
+            else:
+                local.losses.append(root.detach())
+                is_bad = False
         self.on_loss()
-        hidden = self.local.depth and not self.local.awaited and self.looking
-        if len(self.local.losses) > MAX_LOSSES or hidden:
+        hidden = local.depth and not local.awaited and self.looking
+        if len(local.losses) > MAX_LOSSES or hidden:
             self.look_at_losses()  # a closure inside step(): there is no later chance
+        return is_bad
 
     def _note_gradients(self) -> None:
         """After a bad loss: the program may still clean what it left behind."""
@@ -324,7 +352,9 @@ class Guard:
 
     def _loss_values(self) -> list[float]:
         """The losses not looked at yet; scalars in full, others only by what is wrong in them."""
-        local = self.local
+        local = self._per_thread.local
+        if not local.losses:
+            return local.values
         fresh: list[float] = []
         for loss in local.losses:
             if loss.numel() == 1 and loss.is_floating_point():
@@ -334,6 +364,11 @@ class Guard:
         local.losses.clear()
         local.values += fresh
         return local.values
+
+    def has_loss(self) -> bool:
+        """Whether a backward pass began since the last update."""
+        local = self._per_thread.local
+        return bool(local.losses or local.values)
 
     def peek_losses(self) -> list[float]:
         """The values of this step's losses so far."""
@@ -412,27 +447,23 @@ class Guard:
                 return
 
 
-def _is_bad_number(loss: torch.Tensor) -> bool:
-    """On a CPU only: elsewhere it would mean to wait."""
-    if loss.numel() != 1 or not loss.is_floating_point() or loss.device.type != "cpu":
-        return False
-    value = number(loss)
-    return value - value != 0
-
-
 def _gradients(optimizer: Optimizer) -> list[torch.Tensor]:
     """As tensors that have a norm at memory speed."""
     found = []
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             gradient = parameter.grad
-            if gradient is not None and type(gradient) is not torch.Tensor:
+            if (
+                type(gradient) is _Tensor
+                and gradient.dtype is _float32
+                and gradient.layout is _strided
+                and not gradient.requires_grad
+            ):
+                found.append(gradient)
+            elif gradient is not None:
                 gradient = local_of(gradient)
-            if type(gradient) is torch.Tensor and gradient.dtype is torch.float32:
-                simple = gradient.layout is torch.strided and not gradient.requires_grad
-                found.append(gradient if simple else _values(gradient))
-            elif gradient is not None and type(gradient).__torch_dispatch__ in PLAIN:
-                found.append(_values(gradient))
+                if type(gradient).__torch_dispatch__ in PLAIN:
+                    found.append(_values(gradient))
     return found
 
 

@@ -7,7 +7,7 @@ import gc
 import random
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -18,22 +18,20 @@ from whynan.record.patches import Patches
 _WORDS = 624
 _BYTES = 4 * (_WORDS + 1)
 MAX_GENERATORS = 8  # more would cost more than a replay is worth
+_Memory = ctypes.c_char * _BYTES
+_generator = torch.default_generator
+_has_devices: Callable[[], bool] = torch.cuda.is_initialized
 _OBJECT_HEAD = object.__basicsize__
 
 
-class Saved:
+class Saved(NamedTuple):
     """One moment of all random states."""
 
-    __slots__ = ("devices", "generators", "numpy", "python", "torch")
-
-    def __init__(
-        self, torch_state: torch.Tensor, python: Any, numpy: Any, generators: list[Any]
-    ) -> None:
-        self.torch = torch_state
-        self.python = python
-        self.numpy = numpy
-        self.generators = generators
-        self.devices: Any = None
+    torch: torch.Tensor
+    python: Any
+    numpy: Any
+    generators: list[Any]
+    devices: Any
 
 
 class Randomness:
@@ -65,18 +63,16 @@ class Randomness:
     def save(self) -> Saved:
         if self._numpy is None and "numpy.random" in sys.modules:
             self._numpy = _numpy_state(sys.modules["numpy.random"])
-        saved = Saved(
-            torch.default_generator.get_state(),
+        return Saved(
+            _generator.get_state(),
             self._save_python(),
             self._numpy[0]() if self._numpy else None,
-            [g.state for g in self._generators],
+            [g.state for g in self._generators] if self._generators else [],
+            torch.cuda.get_rng_state_all() if _has_devices() else None,
         )
-        if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # torch
-            saved.devices = torch.cuda.get_rng_state_all()
-        return saved
 
     def restore(self, saved: Saved) -> None:
-        torch.default_generator.set_state(saved.torch)
+        _generator.set_state(saved.torch)
         self._load_python(saved.python)
         if self._numpy and saved.numpy is not None:
             self._numpy[1](saved.numpy)
@@ -89,10 +85,11 @@ class Randomness:
 def _python_state() -> tuple[Callable[[], Any], Callable[[Any], None]]:
     """Read CPython's own struct (a position, then the words) where it proves to be as expected."""
     generator: random.Random = random._inst  # the module's own
-    address = id(generator) + _OBJECT_HEAD
+    memory = _Memory.from_address(id(generator) + _OBJECT_HEAD)
+    attributes = vars(generator)
 
     def save() -> tuple[bytes, float | None]:
-        return ctypes.string_at(address, _BYTES), vars(generator)["gauss_next"]
+        return memory.raw, attributes["gauss_next"]
 
     def load(saved: tuple[bytes, float | None]) -> None:
         position, *words = memoryview(saved[0]).cast("I")
@@ -110,10 +107,10 @@ def _numpy_state(module: Any) -> tuple[Callable[[], Any], Callable[[Any], None]]
     state = generator.get_state(legacy=False)
     if state.get("bit_generator") != "MT19937":
         return lambda: generator.get_state(legacy=False), generator.set_state
-    address = generator._bit_generator.ctypes.state_address
+    memory = _Memory.from_address(generator._bit_generator.ctypes.state_address)
 
     def save() -> tuple[bytes, Any]:
-        return ctypes.string_at(address, _BYTES), None
+        return memory.raw, None
 
     def load(saved: tuple[bytes, Any]) -> None:
         *words, position = memoryview(saved[0]).cast("I")
