@@ -11,16 +11,14 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.modules.module import (
-    register_module_forward_hook,
-    register_module_forward_pre_hook,
-)
 
+from whynan.record.patches import Patches
 from whynan.record.storages import storage_id
 
 
 class ModuleTracker:
-    """Follows module calls with global hooks; `stack()` is the calling thread's."""
+    """Follows module calls; `stack()` is the calling thread's. Torch's global hooks would do, at
+    twenty times the cost."""
 
     def __init__(self) -> None:
         self._local = threading.local()
@@ -29,27 +27,19 @@ class ModuleTracker:
         self._asked: set[int] = set()  # the modules that the holders were looked for
         self._start: Callable[[nn.Module, Any], None] = lambda module, args: None
         self._end: Callable[[nn.Module, Any], None] = lambda module, output: None
-        self._handles: list[Any] = []
 
     def install(
         self,
+        patches: Patches,
         on_outermost_start: Callable[[nn.Module, Any], None],
         on_outermost_end: Callable[[nn.Module, Any], None],
     ) -> None:
         self._start, self._end = on_outermost_start, on_outermost_end
-        self._handles = [
-            register_module_forward_pre_hook(self._enter),
-            register_module_forward_hook(self._leave, always_call=True),
-        ]
+        patches.wrap(nn.Module, "__call__", self._wrap_call)
 
     def know(self, root: nn.Module) -> None:
         """A model whose parameters are to be called by name before it ran."""
         self._roots.add(root)
-
-    def remove(self) -> None:
-        for handle in self._handles:
-            handle.remove()
-        self._handles = []
 
     def stack(self) -> list[nn.Module]:
         try:
@@ -59,23 +49,24 @@ class ModuleTracker:
             self._local.stack = stack
             return stack
 
-    def _enter(self, module: nn.Module, args: Any) -> None:
-        if isinstance(module, torch.jit.ScriptModule):
-            return
-        stack = self.stack()
-        if not stack:
-            self._roots.add(module)
-            self._start(module, args)
-        stack.append(module)
+    def _wrap_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(module: Any, *args: Any, **kwargs: Any) -> Any:
+            if isinstance(module, torch.jit.ScriptModule):
+                return original(module, *args, **kwargs)
+            stack = self.stack()
+            if not stack:
+                self._roots.add(module)
+                self._start(module, (*args, *kwargs.values()))
+            stack.append(module)
+            try:
+                output = original(module, *args, **kwargs)
+            finally:
+                stack.pop()
+            if not stack:
+                self._end(module, output)
+            return output
 
-    def _leave(self, module: nn.Module, _args: Any, output: Any) -> None:
-        stack = self.stack()
-        if not stack or module not in stack:
-            return
-        while stack.pop() is not module:  # a child that raised was never left
-            pass
-        if not stack:
-            self._end(module, output)
+        return call
 
     def running(self) -> tuple[nn.Module, nn.Module] | None:
         """(outermost module, innermost module) of this thread."""

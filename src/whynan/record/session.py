@@ -68,7 +68,7 @@ class Session:
             )
 
     def _put_on(self) -> None:
-        self.modules.install(self._outermost_starts, self.outputs.outermost_ends)
+        self.modules.install(self._patches, self._outermost_starts, self.outputs.outermost_ends)
         self.backward.on_backward = self._backward_begins
         self.backward.on_gradients = self._gradients_are_there
         self.backward.on_update = self.waiting.step_begins
@@ -116,7 +116,6 @@ class Session:
         self._patches.restore()
         self.surroundings.remove()
         self.optimizers.remove()
-        self.modules.remove()
 
     def leave_inference(self) -> None:
         """Put the recorder away. Not inside an inference mode that began under it: the end of

@@ -20,7 +20,7 @@ def windows(n, length):
     return wave[:, :-1].unsqueeze(-1), wave[:, -1]
 
 
-def train(lr=2.0, momentum=0.9, steps=80):
+def train(lr=10.0, momentum=0.9, steps=80):
     torch.manual_seed(19)
     x, y = windows(64, 12)
     net = Forecaster()
