@@ -20,6 +20,7 @@ NOUNS = {
     "version",
     "codec",
     "files",
+    "constants",
     "positions",
     "pages",
     "hush",

@@ -41,15 +41,6 @@ def written_at(site: Site) -> str:
     return text + rest.partition(";")[0] if ASSIGNS.match(rest) else text
 
 
-@lru_cache(maxsize=256)
-def values_given(file: str, name: str) -> tuple[str, ...]:
-    """What the file assigns to a plain name, as typed."""
-    if not name.isidentifier():
-        return ()
-    assigned = re.compile(rf"^\s*{name}\s*(?::[^=]*)?=(?!=)(.*)")
-    return tuple(m[1] for line in linecache.getlines(file) if (m := assigned.match(line)))
-
-
 def in_one_loop(first: Site, second: Site) -> bool:
     """Whether two places of a function are repeated together."""
     if (first.file, first.function) != (second.file, second.function):

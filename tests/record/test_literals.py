@@ -1,10 +1,17 @@
-"""A NaN that torch puts in by itself is not the program's own."""
+"""Which infinities and NaNs are the program's own, and which torch or arithmetic put in."""
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
 import torch
 
 from tests.record.test_tracer import anomalies_of, expect
+from whynan.constants import names_nonfinite
+from whynan.model import Site
 
 FILL = float("nan")
 
@@ -51,3 +58,99 @@ def test_a_nan_that_the_program_hands_in_is_its_own() -> None:
     expect(selected, "torch.where", "nan_literal")
     expect(filled, "masked_fill", "nan_literal")
     expect(of_the_sign, "torch.where", "nan_literal")
+
+
+LOWEST = float("-inf")
+TINY = -1e308 * 10
+
+
+class Settings:
+    lowest = LOWEST
+    table = {"hidden": LOWEST}  # noqa: RUF012
+
+
+class Mask:
+    def __init__(self, fill: float = LOWEST) -> None:
+        self.fill = fill
+
+
+def masked(row: torch.Tensor, fill: float = LOWEST) -> torch.Tensor:
+    row[:] = fill
+    return row
+
+
+def by_a_name(row: torch.Tensor) -> None:
+    row[:] = LOWEST  # nobody may look there
+
+
+def by_an_attribute(row: torch.Tensor) -> None:
+    row[:] = Settings.lowest
+
+
+def by_a_key(row: torch.Tensor) -> None:
+    row[:] = Settings.table["hidden"]
+
+
+def by_what_an_object_was_given(row: torch.Tensor) -> None:
+    mask = Mask()
+    row[:] = mask.fill
+
+
+def by_a_default(row: torch.Tensor) -> None:
+    masked(row)
+
+
+def by_a_tensor(row: torch.Tensor) -> None:
+    row[:] = torch.tensor(LOWEST)
+
+
+@pytest.mark.parametrize(
+    "hide",
+    [
+        by_a_name,
+        by_an_attribute,
+        by_a_key,
+        by_what_an_object_was_given,
+        by_a_default,
+        by_a_tensor,
+    ],
+)
+def test_a_mask_is_meant_whatever_its_infinity_is_called(
+    hide: Callable[[torch.Tensor], None],
+) -> None:
+    def program() -> None:
+        scores = torch.zeros(2, 3)
+        hide(scores[1])
+        torch.softmax(scores, dim=-1).sum().item()
+
+    expect(program, "torch.softmax", "all_masked_softmax")
+
+
+def test_an_infinity_that_was_computed_is_not_meant() -> None:
+    def program() -> None:
+        scores = torch.zeros(2, 3)
+        scores[1] = TINY
+        torch.softmax(scores, dim=-1).sum().item()
+
+    expect(program, "scores[1]", "nonfinite_data", "data")
+
+
+def test_a_constant_of_another_module_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "marks_of_ours.py").write_text("LOWEST = -1e308 * 10\n")
+    (tmp_path / "uses_marks.py").write_text(
+        "import marks_of_ours\nfrom marks_of_ours import LOWEST\n"
+        "own = -1e308 * 10\nx = {}\nx[0] = LOWEST\nx[1] = marks_of_ours.LOWEST\nx[2] = own\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    file = importlib.import_module("uses_marks").__file__
+    assert file is not None
+
+    def site(line: int) -> Site:
+        return Site(
+            file=file, line=line, end_line=line, column=0, end_column=4, function="<module>",
+            source=f"x[{line - 5}] = ...", expression=f"x[{line - 5}]",
+        )  # fmt: skip
+
+    assert [names_nonfinite(site(line)) for line in (5, 6, 7)] == [True, True, False]

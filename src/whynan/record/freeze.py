@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from whynan.constants import LITERAL
 from whynan.model import (
     FROM_BEFORE,
     MATMULS,
@@ -464,8 +465,6 @@ def _is_handed_in(op: OpRecord, value: float) -> bool:
 
 
 def _is_literal(frozen: OpRecord) -> bool:
-    from whynan.record.slicing import LITERAL
-
     return frozen.site is not None and bool(LITERAL.search(written_at(frozen.site)))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import cmath
 import math
-import re
 from collections import deque
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
@@ -12,9 +11,9 @@ from typing import Any, Literal
 
 import torch
 
+from whynan.constants import LITERAL, names_nonfinite
 from whynan.hush import hushed
 from whynan.model import Evidence, OpRecord, Scalar, Sink
-from whynan.positions import values_given, written_at
 from whynan.record.freeze import Freezer, real
 from whynan.record.ops import COPIES, FILLS
 from whynan.record.records import (
@@ -34,8 +33,6 @@ MAX_NODES = 20_000
 GRADIENT_OF = "gradient of "
 TURN = 3  # operations of a derivative formula, from the value that it reads to its result
 WITNESSES = 6
-# An infinity named in the call: float("inf"), math.inf, -torch.inf, NEG_INF.
-LITERAL = re.compile(r"(?<![a-z])(inf|nan|infty|infinity)(?![a-z])", re.IGNORECASE)
 
 Element = tuple[Index | None, float | complex | None]
 Status = Literal["intended", "uninitialised", "computed"]
@@ -436,10 +433,4 @@ def _is_nan(value: float | complex) -> bool:
 
 def _is_named(record: Record) -> bool:
     """Whether the value stands in the source where it comes in, itself or by a name for it."""
-    site = site_of(record.frames) if record.frames else None
-    if site is None:
-        return False
-    text = written_at(site)
-    return bool(LITERAL.search(text)) or any(
-        LITERAL.search(given) for given in values_given(site.file, text.rpartition("=")[2].strip())
-    )
+    return record.frames is not None and names_nonfinite(site_of(record.frames))
