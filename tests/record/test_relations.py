@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.record.test_tracer import anomalies_of
+from tests.record.test_tracer import anomalies_of, expect
 from whynan.model import OpRecord
 
 
@@ -123,3 +123,17 @@ def test_where_the_relation_is_not_known_no_value_is_shown() -> None:
     maker = maker_of(lambda: F.avg_pool1d(x, 2))
     assert maker.value == 0
     assert values_of(maker) == []
+
+
+def test_a_row_that_went_bad_earlier_is_the_origin() -> None:
+    """Row 0 overflows in the second layer only; its many elements must not hide the other rows."""
+
+    def program() -> None:
+        x = torch.ones(8, 16)
+        x[0] *= 1e-5
+        first, second = torch.full((16, 16), 1e38), torch.full((16, 16), 1e10)
+        hidden = x @ first
+        out = hidden @ second
+        out.sum().item()
+
+    expect(program, "x @ first", "overflow")

@@ -32,7 +32,8 @@ from whynan.record.tracer import Tracer
 MAX_NODES = 20_000
 GRADIENT_OF = "gradient of "
 TURN = 3  # operations of a derivative formula, from the value that it reads to its result
-WITNESSES = 6
+WITNESSES = 6  # of one result
+MOST = 24  # where they lead to different elements
 
 Element = tuple[Index | None, float | complex | None]
 Status = Literal["intended", "uninitialised", "computed"]
@@ -199,28 +200,35 @@ class Slicer:
             if node.record is None or node.record.info.entry:
                 continue
             for read in reads(node.record, node.k, node.index):
-                found = self._nonfinite_in(node.record, read)
-                for index, value in found:
+                parents = []
+                for index, value in self._nonfinite_in(node.record, read):
                     parent = self.locate(read.ref, index, node.record.index)
                     parent.value = value
                     if value is None and node.value is not None and not _is_nan(node.value):
                         parent.value = node.value  # an infinity was an infinity before
-                    parent = self._known(parent, seen, known)
-                    node.parents.append(parent)
-                    if not parent.visited:
-                        parent.visited = True
-                        pending.append(parent)
+                    parents.append(parent)
+                # Another row may have gone bad earlier: each witness keeps a way back of its own.
+                is_alone = not any(self._key(parent) in seen for parent in parents)
+                for parent in parents:
+                    known_as = self._known(parent, seen, known, MOST if is_alone else WITNESSES)
+                    is_alone = False
+                    node.parents.append(known_as)
+                    if not known_as.visited:
+                        known_as.visited = True
+                        pending.append(known_as)
         return sorted(seen.values(), key=lambda n: n.order)
 
-    def _known(self, node: Node, seen: dict[Any, Node], known: dict[Any, list[Node]]) -> Node:
+    def _known(
+        self, node: Node, seen: dict[Any, Node], known: dict[Any, list[Node]], most: int
+    ) -> Node:
         """The node for this element; where a result has many bad elements, some stand for all."""
         key = self._key(node)
         if key in seen:
             return seen[key]
         is_nan = node.value is not None and _is_nan(node.value)
         others = known.setdefault((*key[:-1], node.index is None, is_nan), [])
-        if len(others) >= WITNESSES and node.record is not None:
-            return others[len(seen) % WITNESSES]
+        if len(others) >= most and node.record is not None:
+            return others[len(seen) % len(others)]
         others.append(node)
         seen[key] = node
         return node
