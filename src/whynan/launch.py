@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import importlib.util
 import io
 import os
@@ -13,7 +14,7 @@ import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +45,10 @@ def _prepare_script(program: Program) -> Callable[[], None]:
         raise UsageError(f"can't open {program.target!r}: no such file")
     main = types.ModuleType("__main__")
     main.__file__ = os.path.abspath(path)
-    main.__builtins__ = __builtins__  # type: ignore[attr-defined]  # as the interpreter sets it
-    main.__loader__ = None
+    main.__builtins__ = builtins  # type: ignore[attr-defined]  # as the interpreter sets it
+    main.__loader__ = SourceFileLoader("__main__", main.__file__)
+    main.__cached__ = None  # type: ignore[attr-defined]  # as the interpreter sets it
+    main.__annotations__ = {}
     sys.path[0] = str(path.parent.resolve())
     sys.argv = [program.target, *program.args]
     sys.modules["__main__"] = main
@@ -77,7 +80,9 @@ def _prepare_module(program: Program) -> Callable[[], None]:
     main.__package__ = spec.parent
     main.__spec__ = spec
     main.__loader__ = spec.loader
-    main.__builtins__ = __builtins__  # type: ignore[attr-defined]  # as the interpreter sets it
+    main.__builtins__ = builtins  # type: ignore[attr-defined]  # as the interpreter sets it
+    main.__cached__ = spec.cached  # type: ignore[attr-defined]  # as the interpreter sets it
+    main.__annotations__ = {}
     sys.argv = [spec.origin or name, *program.args]
     sys.modules["__main__"] = main
 
@@ -89,7 +94,11 @@ def _prepare_module(program: Program) -> Callable[[], None]:
 
 
 def wait_for_threads() -> None:
-    """As the interpreter does at its end, before anything is taken down."""
+    """As the interpreter does at its end, before anything is taken down. The threads of a pool end
+    only when they are told to, by what `concurrent.futures` has registered for that moment."""
+    registered: list[Callable[[], None]] = getattr(threading, "_threading_atexits", [])
+    while registered:
+        registered.pop()()
     for thread in threading.enumerate():
         if thread is not threading.main_thread() and not thread.daemon:
             thread.join()

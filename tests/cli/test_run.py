@@ -75,7 +75,8 @@ def test_script_sees_the_same_world(tmp_path: Path) -> None:
         print(sys.argv, os.path.basename(sys.path[0]), os.getcwd(), __name__, __file__)
         print(type(pickle.loads(pickle.dumps(Config()))) is Config, __main__.Config is Config)
         print("you said", input("name? "))
-        print(helper.__name__, __package__, __spec__)
+        print(helper.__name__, __package__, __spec__, __builtins__.len, __cached__)
+        print(type(__loader__), sorted(globals()))
         """,
     )
     write(tmp_path / "src", "print('helper imported')", "helper.py")
@@ -85,6 +86,25 @@ def test_script_sees_the_same_world(tmp_path: Path) -> None:
     assert plain.returncode == 0, plain.stderr
     assert (watched.stdout, watched.returncode) == (plain.stdout, 0)
     assert watched.stderr == plain.stderr
+
+
+def test_a_pool_that_nobody_shuts_down_ends_with_the_program(tmp_path: Path) -> None:
+    script = write(
+        tmp_path,
+        """
+        import time
+        from concurrent.futures import ThreadPoolExecutor
+        pool = ThreadPoolExecutor(2)
+        def later():
+            time.sleep(0.3)
+            print("the last task")
+        print(list(pool.map(str, range(3))))
+        pool.submit(later)
+        print("main is over")
+        """,
+    )
+    plain, watched = python(str(script), cwd=tmp_path), whynan("run", str(script), cwd=tmp_path)
+    assert (watched.stdout, watched.returncode) == (plain.stdout, 0)
 
 
 def test_module_with_relative_imports(tmp_path: Path) -> None:

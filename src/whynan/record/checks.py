@@ -26,10 +26,15 @@ Named = Iterable[tuple[str, torch.Tensor]]
 
 
 @contextmanager
-def _other_modes_off() -> Iterator[None]:
+def other_modes_off() -> Iterator[None]:
     """The program's own modes must not see whynan's work."""
     with torch._C.DisableTorchFunction(), _disable_current_modes():
         yield
+
+
+def has_other_modes() -> bool:
+    """Whether the program has modes of its own; the recorder's counts where it was not paused."""
+    return bool(torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack())
 
 
 class Checks:
@@ -53,14 +58,14 @@ class Checks:
     def quietly(self, work: Callable[[], None]) -> None:
         """Run whynan's own work: not recorded, and its errors are not the program's."""
         tracer = self.tracer
-        if not tracer.active or tracer.local.busy:
+        if not tracer.active or tracer.local.busy or torch._C._get_tracing_state() is not None:
             return
         local = tracer.local
         local.busy += 1
         mode = tracer.pause()  # nearly always the only one
         try:
-            if torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack():
-                with _other_modes_off():
+            if has_other_modes():
+                with other_modes_off():
                     work()
             else:
                 work()

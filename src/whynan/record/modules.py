@@ -15,6 +15,8 @@ from torch import nn
 from whynan.record.patches import Patches
 from whynan.record.storages import storage_id
 
+_is_compiling = torch.compiler.is_compiling
+
 
 class ModuleTracker:
     """Follows module calls; `stack()` is the calling thread's. Torch's global hooks would do, at
@@ -51,7 +53,8 @@ class ModuleTracker:
 
     def _wrap_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def call(module: Any, *args: Any, **kwargs: Any) -> Any:
-            if isinstance(module, torch.jit.ScriptModule):
+            # A compiler, which would follow the code below, takes this for certain.
+            if _is_compiling() or isinstance(module, torch.jit.ScriptModule):
                 return original(module, *args, **kwargs)
             stack = self.stack()
             if not stack:

@@ -34,6 +34,7 @@ _strided = torch.strided
 _composite = torch._C.DispatchKey.CompositeImplicitAutograd
 _new_ref = tuple.__new__
 _grad_enabled = torch.is_grad_enabled
+_tracing: Callable[[], Any] = torch._C._get_tracing_state
 _len_torch_dispatch_stack = torch._C._len_torch_dispatch_stack
 
 # An in-place operation destroys the operand that explains it. Small operands are always kept;
@@ -157,8 +158,8 @@ class Tracer:
             return info.call(*args, **kwargs)
         if self.stopping:
             raise StopRun
-        if _len_torch_dispatch_stack():
-            return info.call(*args, **kwargs)  # fake tensors, make_fx: nothing is computed here
+        if _len_torch_dispatch_stack() or _tracing() is not None:
+            return info.call(*args, **kwargs)  # fake tensors, make_fx, torch.jit.trace: not a run
         if types not in PLAIN_TYPES and any(
             getattr(t, "__torch_dispatch__", _no_dispatch) not in (_no_dispatch, _default_dispatch)
             for t in types

@@ -21,7 +21,7 @@ from whynan.recording import Recording
 from whynan.watching.batches import Batches
 from whynan.watching.buffers import Buffers
 from whynan.watching.doubts import Doubts
-from whynan.watching.guard import LOSS_SCALE, Decision, Guard, Optimizer, Seen
+from whynan.watching.guard import LOSS_SCALE, Decision, Guard, Optimizer, Seen, is_transformed
 from whynan.watching.inference import Inference
 from whynan.watching.randomness import Randomness
 from whynan.watching.schedules import Schedules
@@ -98,7 +98,6 @@ class Watch:
         guard.on_cancel = self.session.optimizers.leave
         guard.on_left_out = self._left_out
         guard.on_error, guard.roots = self.on_error, self.session.modules.roots
-        guard.unrecorded = self._unrecorded
         guard.is_written = self.session.slicer.is_written
         guard.looking = self.armed_from is None
         self.session.tracer.on_step_back = self.on_error
@@ -165,15 +164,6 @@ class Watch:
             steps=max(recorded.steps, self.guard.step),
             history=self.guard.history.with_layers(rows[step] for step in sorted(rows)),
         )
-
-    def _unrecorded(self, work: Callable[[], None]) -> None:
-        """The guard's own reading, while the tracer may be on."""
-        local = self.session.tracer.local
-        local.busy += 1
-        try:
-            work()
-        finally:
-            local.busy -= 1
 
     # ---- live recording -----------------------------------------------------------------
 
@@ -461,8 +451,9 @@ class Watch:
         self.guard.quietly(self._unit_is_over)
 
     def _model_returned(self, module: Any, output: Any) -> None:
-        if self.guard.looking and not self.guard.local.own:
-            self.guard.quietly(self.guard.look_at_output, module, output)
+        guard = self.guard
+        if guard.looking and not guard.local.own and not is_transformed():
+            guard.quietly(guard.look_at_output, module, output)
 
     def _wrap_compile(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def compile_function(*args: Any, **kwargs: Any) -> Any:
@@ -476,6 +467,7 @@ class Watch:
 
     def _compiled(self) -> None:
         self.session.surroundings.compiled = True
+        self._inference.give_up()
         if self._phase == "live":
             self._go_quiet()
 

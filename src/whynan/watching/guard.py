@@ -9,12 +9,12 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 
 from whynan.model import Sink
-from whynan.record.checks import PLAIN, tensors_in
+from whynan.record.checks import PLAIN, has_other_modes, other_modes_off, tensors_in
 from whynan.record.optimizer_sink import learning_rate, moves_safely, parameters, state_of
 from whynan.record.patches import Patches
 from whynan.record.questions import is_test
@@ -25,6 +25,7 @@ from whynan.watching.history import History
 from whynan.watching.readers import Readers, is_bad
 from whynan.watching.scaling import Scaling
 
+T = TypeVar("T")
 Optimizer = torch.optim.Optimizer
 # Zero gradients under a loss like this one are the work of an overflow, not of a perfect fit.
 LARGE_LOSS = 1e15
@@ -33,12 +34,14 @@ MAX_LOSSES = 64
 LOSS_SCALE = "loss scale"
 _Tensor, _float32, _strided = torch.Tensor, torch.float32, torch.strided
 _current_node = torch._C._current_autograd_node
+_tracing: Callable[[], Any] = torch._C._get_tracing_state
 _transform: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
 
 
-def _inside_transform() -> bool:
-    """Whether torch.func is at work: its tensors stand for many and cannot be read."""
-    return _transform() is not None
+def is_transformed() -> bool:
+    """Whether torch.func is at work, whose tensors stand for many and cannot be read; or
+    `torch.jit.trace`, which would write down what whynan computes."""
+    return _transform() is not None or _tracing() is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +119,6 @@ class Guard:
         self.on_large: Callable[[], None] = lambda: None
         self.after_step: Callable[[Optimizer], None] = lambda optimizer: None
         self.roots: Callable[[], Iterable[torch.nn.Module]] = lambda: ()
-        self.unrecorded: Callable[[Callable[[], None]], None] = lambda work: work()
         self.is_written: Callable[[torch.Tensor], bool] = lambda tensor: False
         self.on_follow: Callable[[], None] = lambda: None
         self.on_loss: Callable[[], None] = lambda: None
@@ -155,6 +157,14 @@ class Guard:
             return otherwise
         finally:
             local.own -= 1
+
+    @staticmethod
+    def apart(work: Callable[..., T], *args: Any) -> T:
+        """whynan's own reading, which the program's modes must not see."""
+        if has_other_modes():
+            with other_modes_off():
+                return work(*args)
+        return work(*args)
 
     # ---- step ---------------------------------------------------------------------------
 
@@ -226,14 +236,12 @@ class Guard:
 
     def _look_before(self, optimizer: Optimizer) -> Decision:
         if self.history.is_sampled(self.step):
-            self.unrecorded(lambda: self.history.sample(self.step, optimizer, self.roots()))
+            self.apart(self.history.sample, self.step, optimizer, self.roots())
         decision = self.before_step(optimizer)
         if decision == "cancel" or not self.looking:
             return decision
-        dense = _gradients(optimizer)
-        found = norms(dense)
-        values = self._loss_values()
-        self.history.gradients(found)
+        dense = self.apart(self._measure, optimizer)
+        values = self._per_thread.local.values
         total = self.history.total
         local = self._per_thread.local
         losses = sum(values)
@@ -258,6 +266,13 @@ class Guard:
             self.on_large()
         return "go"
 
+    def _measure(self, optimizer: Optimizer) -> list[torch.Tensor]:
+        """Gradients, and what is known of them and of the losses."""
+        dense = _gradients(optimizer)
+        self.history.gradients(norms(dense))
+        self._loss_values()
+        return dense
+
     def _harm(
         self, sink: Sink, subject: str, value: float | None, optimizer: Optimizer | None
     ) -> Decision:
@@ -269,13 +284,13 @@ class Guard:
 
     def _look_after(self, optimizer: Optimizer) -> None:
         if self.history.is_measuring:
-            self.unrecorded(lambda: self.history.measure_update(self.step))
+            self.apart(self.history.measure_update, self.step)
         if self.looking:
             rate = learning_rate(optimizer)
             values = self._per_thread.local.values
             self.history.row(self.step, values, rate, self.scaling.scale)
-            if not moves_safely(optimizer) or not self.history.total < LARGE_NORM:
-                self._look_at_parameters(optimizer)
+            if not self.history.total < LARGE_NORM or not self.apart(moves_safely, optimizer):
+                self.apart(self._look_at_parameters, optimizer)
         self.step += 1
         self.begin_step()
         self.after_step(optimizer)
@@ -309,7 +324,7 @@ class Guard:
 
     def _wrap_engine(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def run_backward(roots: Any, *args: Any, **kwargs: Any) -> Any:
-            if not self.active or _current_node() is not None or _inside_transform():
+            if not self.active or _current_node() is not None or is_transformed():
                 return original(roots, *args, **kwargs)
             is_bad = self.quietly(self._note_loss, roots)
             if is_bad:
@@ -327,6 +342,14 @@ class Guard:
         """Whether the loss is known to be bad: on a device, looking would mean waiting."""
         local = self._per_thread.local
         local.clipped.clear()  # the gradients of before were dropped, or are clipped again
+        is_bad = self.apart(self._read_losses, roots, local)
+        self.on_loss()
+        hidden = local.depth and not local.awaited and self.looking
+        if len(local.losses) > MAX_LOSSES or hidden:
+            self.look_at_losses()  # a closure inside step(): there is no later chance
+        return is_bad
+
+    def _read_losses(self, roots: Any, local: _Local) -> bool:
         is_bad = False
         for root in roots:
             if not isinstance(root, _Tensor) or type(root).__torch_dispatch__ not in PLAIN:
@@ -339,10 +362,6 @@ class Guard:
             else:
                 local.losses.append(root.detach())
                 is_bad = False
-        self.on_loss()
-        hidden = local.depth and not local.awaited and self.looking
-        if len(local.losses) > MAX_LOSSES or hidden:
-            self.look_at_losses()  # a closure inside step(): there is no later chance
         return is_bad
 
     def _note_gradients(self) -> None:
@@ -411,7 +430,7 @@ class Guard:
     def is_the_users(self) -> bool:
         """Whether it is the program that computes, not whynan, an optimizer or torch.func."""
         local = self.local
-        return self.active and not local.own and not local.depth and not _inside_transform()
+        return self.active and not local.own and not local.depth and not is_transformed()
 
     def read(self, value: float, frames: Frames | None) -> None:
         """A non-finite value was read out or shown."""
@@ -433,18 +452,24 @@ class Guard:
 
     def look_at_output(self, module: Any, output: Any) -> None:
         """What an outermost module returned while no gradient was asked for."""
-        for tensor in tensors_in(output):
-            if is_bad(tensor) and not is_only_below(tensor):
-                self.on_doubt(
-                    Seen(
-                        sink="output",
-                        subject=f"output of {type(module).__name__}",
-                        step=self.step,
-                        value=math.nan if bool(tensor.isnan().any()) else math.inf,
-                        certain=False,
-                    )
+        value = self.apart(_bad_output, output)
+        if value is not None:
+            self.on_doubt(
+                Seen(
+                    sink="output",
+                    subject=f"output of {type(module).__name__}",
+                    step=self.step,
+                    value=value,
+                    certain=False,
                 )
-                return
+            )
+
+
+def _bad_output(output: Any) -> float | None:
+    for tensor in tensors_in(output):
+        if is_bad(tensor) and not is_only_below(tensor):
+            return math.nan if bool(tensor.isnan().any()) else math.inf
+    return None
 
 
 def _gradients(optimizer: Optimizer) -> list[torch.Tensor]:

@@ -33,11 +33,17 @@ class Inference:
         self._left = left
         self._local = _Local()
         self._key = id(self)
+        self._wanted = True
 
     def install(self, patches: Patches) -> None:
         for block in (torch.no_grad, torch.inference_mode):
             patches.wrap(block, "__enter__", self._wrap_enter)
             patches.wrap(block, "__exit__", self._wrap_exit)
+
+    def give_up(self) -> None:
+        """For good: a compiler would warn of the hooks and take them into its graphs."""
+        self._wanted = False
+        self.remove()
 
     def remove(self) -> None:
         nn_module._global_forward_pre_hooks.pop(self._key, None)
@@ -46,7 +52,7 @@ class Inference:
     def _wrap_enter(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def enter(block: Any) -> Any:
             local = self._local
-            if local.blocks == 0:
+            if local.blocks == 0 and self._wanted:
                 local.depth = 0
                 nn_module._global_forward_pre_hooks[self._key] = self._enter
                 nn_module._global_forward_hooks[self._key] = self._leave
