@@ -187,5 +187,5 @@ def _gradients(evidence: Evidence, culprit: Operand | None) -> Iterator[Cause]:
         # An infinite norm may be its squares' overflow: nothing is said of the gradient itself.
         held = [norm for norm in last if math.isfinite(norm)]
         text = f"the largest norm of a gradient grew from {number(held[0])} to {number(held[-1])} in {len(held)} steps"
-        beyond = ", and its squares then overflowed" if len(held) < len(last) else ""
+        beyond = ", then beyond what can be measured" if len(held) < len(last) else ""
         yield Cause(code="exploding_gradients", evidence=text + beyond)
