@@ -59,6 +59,8 @@ def loaded_state(evidence: Evidence) -> str | None:
 
 def _data(evidence: Evidence, mechanism: str, culprit: Operand | None) -> Iterator[Cause]:
     operand = evidence.origin.inputs[0] if evidence.origin.inputs else None
+    if evidence.origin_kind == "number":
+        return  # the operands are innocent
     if mechanism == "nonfinite_data" and operand is not None and operand.stats is not None:
         if (operand.source or "").startswith(("parameter", "buffer")) or loaded_state(evidence):
             return
