@@ -246,7 +246,9 @@ class Circumstances:
     weight_norm: float | None = None  # the largest of a parameter
 
 
-Origin = Literal["operation", "entry", "literal", "uninitialised", "raised", "absorbed", "unseen"]
+Origin = Literal[
+    "operation", "entry", "number", "literal", "uninitialised", "raised", "absorbed", "unseen"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

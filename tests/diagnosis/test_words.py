@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
+from tests.builders import origin
 from tests.harness import ForkServer
+from whynan.diagnosis.circumstances import causes_around
+from whynan.model import Circumstances, Evidence, HistoryRow
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ def test_a_norm_that_overflowed_is_no_infinite_gradient(
     growth = tell(programs, tmp_path, program).causes["exploding_gradients"]
     assert "the largest norm of a gradient grew from" in growth
     assert "to inf" not in growth
-    assert growth.endswith("and its squares then overflowed")
+    assert growth.endswith("then beyond what can be measured")
 
 
 OBSERVATION = """
@@ -433,3 +436,69 @@ def test_an_overflow_that_was_bounded_afterwards_was_not_selected(
     told = tell(programs, tmp_path, DROPPED.format(bad="200.0", formula="x.exp().clamp(max=9.0)"))
     assert "too late" not in told.text
     assert "clamp the argument" in told.helps[0]
+
+
+def test_an_eps_of_0_is_no_missing_one(programs: ForkServer, tmp_path: Path) -> None:
+    program = """
+    import torch
+    x = torch.zeros(2, 4, requires_grad=True)
+    eps = {eps}
+    y = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True){added})
+    y.sum().backward()
+    """
+    told = tell(programs, tmp_path, program.format(eps="0.0", added=" + eps"))
+    assert "adds 0" in told.causes["missing_eps"]
+    assert "nothing keeps" not in told.text
+    assert "norm" not in told.helps[0]
+    assert "eps" in told.helps[0]
+    told = tell(programs, tmp_path, program.format(eps="0.0", added=""))
+    assert told.causes["missing_eps"] == "nothing keeps the divisor away from 0"
+    assert "mean of squares" in told.helps[0]
+
+
+def test_a_lower_bound_of_0_is_named(programs: ForkServer, tmp_path: Path) -> None:
+    program = """
+    import torch
+    x = torch.zeros(4, requires_grad=True)
+    (x / x.abs().sum().clamp(min=0.0)).sum().backward()
+    """
+    told = tell(programs, tmp_path, program)
+    assert told.causes["missing_eps"] == "line 4: a lower bound of 0 keeps nothing away from 0"
+
+
+MATRIX = """
+import torch
+flat = torch.ones(3, 3, requires_grad=True)
+result = {call}
+result.sum().backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "what"),
+    [
+        ("torch.linalg.slogdet(flat * 1)[1]", "singular"),
+        ("torch.linalg.inv(flat * 1)", "singular"),
+        ("torch.linalg.cholesky(flat - 2 * torch.eye(3))", "not positive definite"),
+    ],
+)
+def test_of_a_matrix_only_what_the_operation_asks_of_it_is_said(
+    programs: ForkServer, tmp_path: Path, call: str, what: str
+) -> None:
+    told = tell(programs, tmp_path, MATRIX.format(call=call))
+    assert told.headline.endswith(f"met a 3x3 matrix that is {what}")
+    assert not any("slogdet" in title for title in told.helps)
+
+
+def test_a_norm_of_whynans_own_is_not_said_to_be_the_programs() -> None:
+    rows = tuple(
+        HistoryRow(step=i, loss=1.0, grad_max=g, lr=0.1)
+        for i, g in enumerate([1.0, 1e2, 1e4, 1e8, float("inf")])
+    )
+    evidence = Evidence(
+        sink="loss", subject="loss", step=5, origin=origin(), origin_kind="operation",
+        around=Circumstances(history=rows),
+    )  # fmt: skip
+    (cause,) = causes_around(evidence, "overflow", None)
+    assert "square" not in cause.evidence
+    assert cause.evidence.endswith("1e+08 in 4 steps, then beyond what can be measured")

@@ -539,5 +539,5 @@ def test_an_infinite_learning_rate_is_what_spoilt_a_parameter_without_gradient()
         optimizer.step()
 
     found = anomalies_of(program)[0]
-    assert (found.finding.mechanism, found.origin.phase) == ("nan_literal", "optimizer")
+    assert (found.finding.mechanism, found.origin.phase) == ("nonfinite_data", "optimizer")
     assert "had lr = inf" in found.finding.headline

@@ -1,7 +1,8 @@
-"""Data that was bad when it came into torch: back to the operation of NumPy that made it so."""
+"""Data or a number that was bad when it came into torch: back to what NumPy did to make it so."""
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,10 +15,12 @@ from whynan.model import Evidence, OpRecord, TensorStats, kind_of
 def crossed(evidence: Evidence, events: Sequence[Event], here: tuple[Place, ...]) -> Evidence:
     """The same harm with its origin in NumPy, if that is sure; else with a word about it."""
     entry = evidence.origin
-    value = entry.inputs[0] if entry.inputs else None
+    is_number = evidence.origin_kind == "number"
+    value = entry.inputs[0] if entry.inputs and not is_number else None
     if value is not None and (value.source or "").startswith(("parameter", "buffer")):
         return evidence  # a state that was loaded
     stats = value.stats if value is not None else None
+    numbers = _numbers(evidence) if is_number else frozenset()
     site, unsure = entry.site, evidence
     for event in events:
         found = way(event, here)
@@ -26,7 +29,8 @@ def crossed(evidence: Evidence, events: Sequence[Event], here: tuple[Place, ...]
         if found is None:
             continue
         made = event.evidence.origin
-        if found.seen or any(_fits(op, stats) for op in (made, *event.followers)):
+        makers = (made, *event.followers)
+        if found.seen or any(_fits(op, stats) or _is_one_of(op, numbers) for op in makers):
             # NumPy knows no steps: the value counts to the one in which it came in.
             made, *on = (replace(op, step=entry.step) for op in (made, *event.followers))
             return replace(
@@ -36,6 +40,20 @@ def crossed(evidence: Evidence, events: Sequence[Event], here: tuple[Place, ...]
         if unsure is evidence:
             unsure = replace(evidence, incomplete=_perhaps(event, found))
     return unsure
+
+
+def _numbers(evidence: Evidence) -> frozenset[str]:
+    """`nan`, `inf`, `-inf`: what came in; an update is given the learning rate with either sign."""
+    given = [*evidence.origin.scalars.values()]
+    if evidence.origin.phase == "optimizer":
+        given += evidence.hyper.values()
+    return frozenset(kind_of(n) for n in given if isinstance(n, float) and not math.isfinite(n))
+
+
+def _is_one_of(op: OpRecord, numbers: frozenset[str]) -> bool:
+    """A single number of that kind."""
+    single = op.out is not None and op.out.count == 1
+    return single and op.value is not None and kind_of(op.value) in numbers
 
 
 def _fits(op: OpRecord, came_in: TensorStats | None) -> bool:

@@ -88,8 +88,8 @@ class NumpyWatch:
         return tuple(self._harms[i] for i in sorted(self._harms))
 
     def cross(self, evidence: Evidence) -> Evidence:
-        """Torch's harm by data that was bad when it came in: back to the line that made it so."""
-        if evidence.origin_kind != "entry" or not self.events:
+        """Torch's harm by data or a number that was bad when it came in: back to its line."""
+        if evidence.origin_kind not in ("entry", "number") or not self.events:
             return evidence
         if id(evidence) not in self._crossed:
             result, here = [evidence], places_of(sys._getframe(1))

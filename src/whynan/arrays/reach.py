@@ -18,6 +18,7 @@ from whynan.arrays.contents import NONE, kinds_in, kinds_of_text
 from whynan.arrays.numpy_errors import Event, Place
 from whynan.arrays.statements import (
     Body,
+    given_to,
     literal_text,
     names_read,
     names_written,
@@ -55,12 +56,15 @@ def way(event: Event, places: tuple[Place, ...], *, tested: bool = False) -> Way
 
 
 def way_to_site(event: Event, site: Site) -> Way | None:
-    """From the event to a line that has run already, in a function that was on its stack."""
+    """From the event to a line that has run already, in a function that was on its stack.
+
+    What an object holds, its methods may change: a schedule the optimizer it was given.
+    """
     for depth, made in enumerate(event.places):
         code = made.code
         if code.co_filename == site.file and code.co_qualname == site.function:
             used = Place(made.frame, code, site.line, site.column)
-            return _within(made, used, own=depth == 0)
+            return _within(made, used, own=depth == 0, held=True)
     return None
 
 
@@ -79,8 +83,9 @@ def results(event: Event, scope: Mapping[str, Any]) -> list[str]:
 
 
 def _within(
-    made: Place, used: Place, *, own: bool, look_beside: bool = False, tested: bool = False
-) -> Way | None:
+    made: Place, used: Place, *, own: bool, look_beside: bool = False, tested: bool = False,
+    held: bool = False,
+) -> Way | None:  # fmt: skip
     body = _body(made)
     if body is None:
         return None
@@ -91,6 +96,8 @@ def _within(
     around = [s for s in statements(body) if s is not last and _contains(s, last)]
     scope = _names_of(made)
     reached = spread(body, names_written(first))
+    if held:
+        reached |= _held(body, names_read(last), reached, scope)
     innocent = _beside(last, reached, scope) if look_beside else NONE
     if first is last or first in around:
         return Way(None, seen=False, innocent=innocent)
@@ -103,6 +110,24 @@ def _within(
                 value = (scope or {}).get(name)
                 return Way(name, seen=seen and own, innocent=innocent, value=value)
     return None
+
+
+def _held(
+    body: Body, names: set[str], reached: Mapping[str, str | None], scope: Mapping[str, Any] | None
+) -> dict[str, str | None]:
+    """Names of what an object on the way keeps, and that object's name."""
+    found: dict[str, str | None] = {}
+    for name in names - reached.keys():
+        for owner in sorted(reached):
+            if scope is None:
+                keeps = name in given_to(body, owner)
+            else:
+                inside = getattr(scope.get(owner), "__dict__", None) or {}
+                keeps = name in scope and any(v is scope[name] for v in inside.values())
+            if keeps:
+                found[name] = owner
+                break
+    return found
 
 
 def _trail(

@@ -120,6 +120,21 @@ def spread(scope: Body, names: set[str]) -> dict[str, str | None]:
         reached |= new
 
 
+def given_to(scope: Body, name: str) -> set[str]:
+    """Names that every call which makes `name` is given: those that it can have kept."""
+    found: list[set[str]] = []
+    for statement in statements(scope):
+        if isinstance(statement, ast.Assign) and name in names_written(statement):
+            call = statement.value
+            args = (
+                [*call.args, *(k.value for k in call.keywords)]
+                if isinstance(call, ast.Call)
+                else []
+            )
+            found.append({a.id for a in args if isinstance(a, ast.Name)})
+    return set.intersection(*found) if found else set()
+
+
 def literal_text(statement: ast.stmt) -> list[str]:
     """The strings that stand in it."""
     nodes = [n for part in own_parts(statement) for n in ast.walk(part)]

@@ -11,6 +11,7 @@ from whynan.diagnosis.makers import (
     CHOOSING,
     counts,
     counts_a_mask,
+    empty_guard,
     is_range,
     lost_eps,
     maker_of,
@@ -28,6 +29,7 @@ UNDERFLOWING = frozenset(
 SATURATING = frozenset({"sigmoid", "tanh", "_softmax", "erf"})
 TOGETHER = frozenset({"sum", "mean", "linalg_vector_norm", "norm"})  # 0 only if all squares are
 NEAR = 3
+MAX_SHOWN = 48
 LEAST = 1e-37  # about the smallest normal float32
 HALF = frozenset({"float16", "bfloat16"})
 CANCELLED = 1e-3  # a difference this small beside its operands has lost its leading digits
@@ -182,7 +184,15 @@ def _unguarded(mechanism: str, op: OpRecord, culprit: Operand) -> Iterator[Cause
     what = "divisor" if mechanism == "division_by_zero" else "argument"
     if counts(culprit) or _added_up(culprit):
         return  # a number of things that happens to be 0 is an empty selection, not a missing eps
-    yield Cause(code="missing_eps", evidence=f"nothing keeps the {what} away from 0")
+    guard = empty_guard(culprit)
+    text = f"nothing keeps the {what} away from 0"
+    if guard is not None and guard.name == "add":
+        written = guard.site.expression if guard.site is not None else ""
+        shown = f"`{written}`" if written and len(written) <= MAX_SHOWN else "the eps there"
+        text = f"{_place(guard, op)}: {shown} adds 0"
+    elif guard is not None:
+        text = f"{_place(guard, op)}: a lower bound of 0 keeps nothing away from 0"
+    yield Cause(code="missing_eps", evidence=text)
 
 
 def _added_up(culprit: Operand) -> bool:

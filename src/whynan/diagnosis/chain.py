@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from whynan.diagnosis.makers import COUNTING
-from whynan.diagnosis.words import plural
+from whynan.diagnosis.words import plural, sink_word
 from whynan.model import Evidence, Finding, Link, OpRecord, number
 
 MAX_LINKS = 9
@@ -29,7 +29,7 @@ def chain_of(evidence: Evidence, finding: Finding) -> tuple[Link, ...]:
     links.append(
         Link(
             site=evidence.sink_site,
-            op=evidence.sink,
+            op=sink_word(evidence),
             value=evidence.sink_value,
             note=evidence.effect or evidence.subject,
             role="sink",

@@ -59,6 +59,8 @@ def loaded_state(evidence: Evidence) -> str | None:
 
 def _data(evidence: Evidence, mechanism: str, culprit: Operand | None) -> Iterator[Cause]:
     operand = evidence.origin.inputs[0] if evidence.origin.inputs else None
+    if evidence.origin_kind == "number":
+        return  # the operands are innocent
     if mechanism == "nonfinite_data" and operand is not None and operand.stats is not None:
         if (operand.source or "").startswith(("parameter", "buffer")) or loaded_state(evidence):
             return
@@ -187,5 +189,5 @@ def _gradients(evidence: Evidence, culprit: Operand | None) -> Iterator[Cause]:
         # An infinite norm may be its squares' overflow: nothing is said of the gradient itself.
         held = [norm for norm in last if math.isfinite(norm)]
         text = f"the largest norm of a gradient grew from {number(held[0])} to {number(held[-1])} in {len(held)} steps"
-        beyond = ", and its squares then overflowed" if len(held) < len(last) else ""
+        beyond = ", then beyond what can be measured" if len(held) < len(last) else ""
         yield Cause(code="exploding_gradients", evidence=text + beyond)

@@ -58,6 +58,18 @@ def lost_eps(maker: OpRecord) -> float | None:
     return eps if maker.value == 0 and eps and eps > 0 else None
 
 
+def empty_guard(operand: Operand) -> OpRecord | None:
+    """What was meant to keep a value away from 0, and is 0 itself: an eps, a lower bound."""
+    for maker in operand.upstream:
+        if maker.name == "add" and maker.scalar("other", "value") == 0:
+            return maker
+        if maker.name in BOUNDS and maker.scalar("min", "other") == 0:
+            return maker
+        if maker.name not in CARRYING and maker.name != "sqrt":
+            return None
+    return None
+
+
 def larger_eps(operand: Operand) -> tuple[Fix, ...]:
     """What helps where there is an eps already."""
     maker = next((op for op in operand.upstream if lost_eps(op)), None)
@@ -104,6 +116,9 @@ def divisor_is(divisor: Operand) -> str:
     """What sort of quantity a divisor of 0 is, by what computed it; "" when that is not known."""
     if any(map(lost_eps, divisor.upstream)):
         return "eps"
+    guard = empty_guard(divisor)
+    if guard is not None and guard.name == "add":
+        return "eps of 0"
     if counts(divisor):
         return "count"
     for place, maker in enumerate(divisor.upstream):
@@ -141,12 +156,14 @@ def _difference_is(difference: OpRecord) -> str:
 
 
 def _total_is(total: OpRecord, before: tuple[OpRecord, ...]) -> str:
-    """Of squares it is a norm; of squared differences from a mean, a variance."""
+    """Of squares it is a norm or their mean; of squared differences from a mean, a variance."""
     names = [op.name for op in before[:2]]
     if names[:1] not in (["pow"], ["square"]):
         return total.name
     centred = names[1:] == ["sub"] and "mean" in makers_of(before[1])
-    return "spread" if centred else "norm"
+    if centred:
+        return "spread"
+    return "norm" if total.name == "sum" else "mean square"
 
 
 def vanishing_divisor(op: OpRecord) -> Operand | None:

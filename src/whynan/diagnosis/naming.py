@@ -18,15 +18,34 @@ OPERATOR_WRAPPERS = ("Tensor.__", "_handle_torch_function_and_wrap_type_error")
 def _tree(op: OpRecord) -> ast.AST | None:
     text = op.site.expression if op.site else ""
     if not text:
-        return None
+        found = _assigning(op)
+        return found and ast.BinOp(left=found.target, op=found.op, right=found.value)
     try:
         return ast.parse(f"({text}\n)", mode="eval").body
     except SyntaxError:
         return None
 
 
+def _assigning(op: OpRecord) -> ast.AugAssign | None:
+    """`x /= n`, which is a statement and no expression, if no other on its line can be meant."""
+    site = op.site
+    if site is None or site.column is None or site.end_column is None or site.end_line != site.line:
+        return None
+    try:
+        nodes = list(ast.walk(ast.parse(site.source)))
+    except SyntaxError:
+        return None
+    width = site.end_column - site.column
+    found = [n for n in nodes if isinstance(n, ast.AugAssign)]
+    found = [n for n in found if (n.end_col_offset or 0) - n.col_offset == width]
+    return found[0] if len(found) == 1 else None
+
+
 def call_of(op: OpRecord) -> str:
-    """How the user wrote the operation: `torch.log`, `Tensor.log`, `/`."""
+    """How the user wrote the operation: `torch.log`, `Tensor.log`, `/`, `/=`."""
+    assigning = None if op.site is None or op.site.expression else _assigning(op)
+    if assigning is not None:
+        return f"{OPERATORS[type(assigning.op)]}=" if type(assigning.op) in OPERATORS else op.name
     tree = _tree(op)
     if isinstance(tree, ast.BinOp):
         return OPERATORS.get(type(tree.op), op.name)
@@ -74,10 +93,9 @@ def right_number(op: OpRecord) -> str | None:
 def operand_names(op: OpRecord) -> list[str | None]:
     """The source text of each input, where the user's expression shows it."""
     names: list[str | None] = [None] * len(op.inputs)
-    through_operator = op.inside is not None and op.inside.startswith(OPERATOR_WRAPPERS)
-    if op.node is not None or (op.inside is not None and not through_operator):
-        return names  # a library's formula: the expression's parts are not its operands
     tree = _tree(op)
+    if op.node is not None or not (op.inside is None or _hands_on(op, tree)):
+        return names  # a library's formula: the expression's parts are not its operands
     parts: list[ast.AST] = []
     if isinstance(tree, ast.BinOp):
         parts = [tree.left, tree.right]
@@ -92,7 +110,8 @@ def operand_names(op: OpRecord) -> list[str | None]:
         if not _matches(name, op) and name.strip("_") not in _SYNONYMS.get(op.name, ()):
             return names
     if isinstance(tree, ast.BinOp) and len(op.inputs) == 1:
-        if op.name == "reciprocal":  # how torch computes `number / tensor`
+        if op.name == "reciprocal" or op.inputs[0].role == "other":
+            # How torch computes `number / tensor`; or of the left side nothing is left.
             parts = parts[1:]
         elif right_number(op) is not None:
             parts = parts[:1]
@@ -107,6 +126,17 @@ def operand_names(op: OpRecord) -> list[str | None]:
     return names
 
 
+def _hands_on(op: OpRecord, tree: ast.AST | None) -> bool:
+    """Whether the library's function gives its own arguments to the operation, in their order."""
+    if op.inside is None or op.inside.startswith(OPERATOR_WRAPPERS):
+        return True
+    func = tree.func if isinstance(tree, ast.Call) else None
+    called = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", None)
+    # `F.embedding` for one takes them the other way round.
+    in_order = bool(op.inputs) and op.inputs[0].role in ("self", "input")
+    return called == op.inside == op.name and in_order
+
+
 _NAMESPACES = frozenset(
     {"torch", "F", "nn.functional", "torch.nn.functional", "torch.linalg", "torch.special"}
     | {"np", "numpy", "xp", "cp", "cupy", "jnp"}
@@ -117,4 +147,5 @@ _SYNONYMS = {
     "linalg_vector_norm": ("norm", "vector_norm"), "div": ("divide", "true_divide"),
     "mul": ("multiply",), "sub": ("subtract",), "pow": ("power",), "acos": ("arccos",),
     "asin": ("arcsin",),
+    "_to_copy": ("half", "bfloat16", "float", "double", "to", "type", "type_as"),
 }  # fmt: skip

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from whynan.model import Evidence, Operand, OpRecord, TensorStats, number
+from whynan.model import MATMULS, Evidence, Operand, OpRecord, TensorStats, number
 
+# What an argument is, where torch's own name for it says little.
+PLACES = {
+    "mat1": "the first matrix", "mat2": "the second matrix", "batch1": "the first matrix",
+    "batch2": "the second matrix", "mat": "the matrix", "vec": "the vector",
+    "other": "the second operand", "tensor1": "the first factor", "tensor2": "the second factor",
+    "grad_output": "the arriving gradient", "grad": "the arriving gradient",
+    "grads": "its gradient", "exp_avgs": "exp_avg", "exp_avg_sqs": "exp_avg_sq",
+}  # fmt: skip
 NONFINITE = {"nan": "NaN", "inf": "inf", "-inf": "-inf"}
 
 
@@ -43,12 +51,43 @@ def subject(evidence: Evidence) -> str:
     if evidence.sink == "exception":
         return f"{evidence.subject} was raised"
     value = "not finite" if evidence.sink_value is None else number(evidence.sink_value)
-    return f"{evidence.subject} is {value}"
+    comma = "," if ", which " in evidence.subject else ""
+    return f"{evidence.subject}{comma} is {value}"
+
+
+def sink_word(evidence: Evidence) -> str:
+    """What a chain ends with: `loss`, or `grad` where another tensor is differentiated."""
+    return "grad" if evidence.sink == "loss" and evidence.subject != "loss" else evidence.sink
 
 
 def called(operand: Operand | None, fallback: str = "its input") -> str:
     """An operand by the user's name for it."""
     return f"`{operand.name}`" if operand is not None and operand.name else fallback
+
+
+def spoken(op: OpRecord, operand: Operand) -> str:
+    """An operand by the user's name for it, as a parameter, or by its place in the operation."""
+    if operand.name:
+        return f"`{operand.name}`"
+    if (operand.source or "").startswith(("parameter", "buffer")):
+        return operand.source or ""
+    role = operand.role.split("[")[0]  # of a list, `self[3]`
+    if op.name == "addcdiv" and role in ("tensor1", "tensor2"):
+        return "the dividend" if role == "tensor1" else "the divisor"
+    if role in ("self", "input"):
+        return _first_place(op)
+    return PLACES.get(role) or f"the {role.replace('_', ' ')}"
+
+
+def _first_place(op: OpRecord) -> str:
+    if op.name in ("mm", "bmm"):
+        return "the first matrix"
+    if op.name == "mv":
+        return "the matrix"
+    if op.name in MATMULS and op.name != "dot":
+        return "what is added to the product"
+    both = any(o.role in ("other", "tensor") for o in op.inputs)
+    return "the first operand" if both else "the input"
 
 
 def dtype_max(dtype: str) -> float | None:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from whynan.diagnosis.chain import made_from
 from whynan.diagnosis.naming import call_of
+from whynan.diagnosis.words import sink_word
 from whynan.explain.story import OPERATION
 from whynan.model import Anomaly, Operand, OpRecord, Site, number
 
@@ -44,7 +45,7 @@ def stages_of(anomaly: Anomaly) -> list[Stage]:
     found.append(
         Stage(
             role="sink",
-            op=evidence.sink,
+            op=sink_word(evidence),
             value=evidence.sink_value,
             note=evidence.effect or evidence.subject,
             site=evidence.sink_site,

@@ -5,16 +5,19 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
 
 from whynan.model import HistoryRow
+from whynan.positions import argument_at
 from whynan.record.checks import Checks
 from whynan.record.patches import Patches
-from whynan.record.sites import Frames, capture
+from whynan.record.sites import Frames, beyond_own, capture, is_torch_file
 
 HISTORY_ROWS = 512
+MAX_NAME = 32
 # step, loss, largest gradient, learning rate: a HistoryRow takes long to make
 _Row = tuple[int, float | None, float | None, float | None]
 
@@ -30,6 +33,7 @@ class BackwardSink:
         self.uses_scaler = False
         self.keeps = False  # leaves stay alive until the end: a function's own would be gone
         self._kept: dict[int, torch.Tensor] = {}
+        self._subjects: dict[tuple[CodeType, int], str] = {}
         self.on_backward: Callable[[], None] = lambda: None
         self.on_update: Callable[[bool], None] = lambda is_bad: None  # written by hand
         self.on_spoilt_leaf: Callable[[], None] = lambda: None
@@ -43,8 +47,8 @@ class BackwardSink:
         def run_backward(roots: Any, *args: Any, **kwargs: Any) -> Any:
             nested = torch._C._current_autograd_node() is not None
             if not nested:
-                frames = capture(sys._getframe(1))
-                self.checks.quietly(lambda: self._before(roots, frames))
+                caller = sys._getframe(1)
+                self.checks.quietly(lambda: self._before(roots, caller))
             result = original(roots, *args, **kwargs)
             if not nested:
                 self.checks.quietly(self._after)
@@ -52,7 +56,8 @@ class BackwardSink:
 
         return run_backward
 
-    def _before(self, roots: Any, frames: Frames | None) -> None:
+    def _before(self, roots: Any, caller: FrameType) -> None:
+        frames: Frames | None = capture(caller)
         self.on_backward()
         tensors = [t for t in roots if isinstance(t, torch.Tensor) and torch._C._has_storage(t)]
         if self.tracer.local.optimizer is None:
@@ -60,7 +65,8 @@ class BackwardSink:
         if any(self._is_scaled(t) for t in tensors):
             self.uses_scaler = True  # GradScaler decides at the step
             return
-        named = [("loss", t) for t in tensors]
+        subject = self._subject(beyond_own(caller))
+        named = [(subject, t) for t in tensors]
         tracer = self.tracer
         may_be_dropped = tracer.local.optimizer is None
         self.checks.check("loss", named, frames, may_be_dropped=may_be_dropped)
@@ -68,6 +74,22 @@ class BackwardSink:
         by_hand = not (tracer.uses_optimizer or tracer.will_train)
         if by_hand and tracer.met_bad and any(map(self.checks.is_nonfinite, self._leaves())):
             self.on_spoilt_leaf()
+
+    def _subject(self, entry: FrameType) -> str:
+        """What `backward()` starts from is the loss; `autograd.grad` is given any tensor."""
+        user = entry.f_back
+        if entry.f_code.co_name != "grad" or user is None:
+            return "loss"
+        place = (user.f_code, user.f_lasti)
+        if place not in self._subjects:
+            name = "" if is_torch_file(user.f_code.co_filename) else argument_at(user)
+            known = 0 < len(name) <= MAX_NAME
+            self._subjects[place] = (
+                "loss" if "loss" in name.lower()
+                else f"`{name}`, which is differentiated" if known
+                else "the tensor that is differentiated"
+            )  # fmt: skip
+        return self._subjects[place]
 
     def _is_scaled(self, tensor: torch.Tensor) -> bool:
         entry = self.tracer.entry_of(tensor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import cmath
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -23,7 +24,7 @@ from whynan.model import (
 from whynan.model import (
     FROM_LOADER as FROM_LOADER,
 )
-from whynan.positions import in_one_loop, written_at
+from whynan.positions import in_one_loop, values_given, written_at
 from whynan.record.exponents import exponents_of
 from whynan.record.modules import path_of
 from whynan.record.ops import FILLS
@@ -56,6 +57,9 @@ JOINTLY = MATMULS | ELEMENTWISE | {"matmul", "linear"}
 EXTREMES = frozenset({"amax", "amin", "max", "min", "median", "aminmax"})
 IN_PARTS = frozenset({"_linalg_slogdet"})
 
+# `float("nan")`, `math.inf`; not `nan_to_num(x)`
+WRITTEN = re.compile(r"(?<![a-z_])(inf|nan|infty|infinity)(?![a-z_])", re.IGNORECASE)
+
 
 class Freezer:
     """Freezes single records; `locate` finds the maker of an element."""
@@ -77,11 +81,13 @@ class Freezer:
                 return frozen, "literal"
             return replace(frozen, phase="data"), "entry"
         if node.status == "intended" and record.info.base in FILLS:
-            return frozen, "literal"
+            return frozen, "literal" if _is_written(frozen) else "number"
         if any(p.status == "uninitialised" for p in node.parents):
             return frozen, "uninitialised"
         if node.value is not None and not node.parents and _is_handed_in(frozen, node.value):
-            return frozen, "operation" if is_torchs_own(record) else "literal"
+            if is_torchs_own(record):
+                return frozen, "operation"
+            return frozen, "literal" if _is_written(frozen) else "number"
         return frozen, "operation"
 
     def full(self, record: Record, k: int, index: Index | None, value: Any = None) -> OpRecord:
@@ -466,6 +472,16 @@ def _is_handed_in(op: OpRecord, value: float) -> bool:
 
 def _is_literal(frozen: OpRecord) -> bool:
     return frozen.site is not None and bool(LITERAL.search(written_at(frozen.site)))
+
+
+def _is_written(frozen: OpRecord) -> bool:
+    """Whether the number stands in the source, there or under a name that it mentions."""
+    if frozen.site is None:
+        return False
+    text = written_at(frozen.site)
+    names = set(re.findall(r"[^\W\d]\w*", text))
+    given = [value for name in names for value in values_given(frozen.site.file, name)]
+    return any(WRITTEN.search(value.partition("#")[0]) for value in (text, *given))
 
 
 def _spread(tensor: torch.Tensor) -> TensorStats:

@@ -20,6 +20,7 @@ from whynan.record.optimizer_sink import OptimizerSink
 from whynan.record.output_sink import OutputSink
 from whynan.record.patches import Patches
 from whynan.record.retention import forget
+from whynan.record.scripts import Scripts
 from whynan.record.slicing import Harm, Slicer
 from whynan.record.surroundings import Surroundings
 from whynan.record.tracer import HOLD_BYTES, Tracer
@@ -47,6 +48,7 @@ class Session:
         self.optimizers = OptimizerSink(self.checks, self.backward)
         self.surroundings = Surroundings(self.checks)
         self.batches = Batches(self.checks)
+        self.scripts = Scripts(self.tracer)
         self._patches = Patches()
         self._mode: Any = None
         self._in_inference = False  # when the recorder was put on
@@ -73,7 +75,10 @@ class Session:
         self.backward.on_gradients = self._gradients_are_there
         self.backward.on_update = self.waiting.step_begins
         self.backward.on_spoilt_leaf = self.waiting.settle
-        parts = (self.outputs, self.backward, self.optimizers, self.surroundings, self.batches)
+        parts = (
+            self.outputs, self.backward, self.optimizers, self.surroundings, self.batches,
+            self.scripts,
+        )  # fmt: skip
         for part in parts:
             part.install(self._patches)
         if not self._is_asleep:
@@ -146,6 +151,7 @@ class Session:
         """Take everything off and let go of it, without a last look."""
         self._take_off()
         self.batches.clear()
+        self.scripts.clear()
         self.tracer.clear()
 
     def request_stop(self) -> None:
@@ -178,6 +184,7 @@ class Session:
         evidence = self.slicer.evidence(harm)
         if evidence is None:
             return
+        evidence = self.scripts.placed(evidence)
         self._harms += 1
         if _place(evidence) in map(_place, self._evidence):
             self.on_known_harm()

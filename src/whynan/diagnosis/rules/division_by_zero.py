@@ -48,6 +48,12 @@ HELPS = {
     "norm": (
         Fix(kind="normalize", title="the divisor is a norm: bound it from below, `.clamp(min=1e-12)`, as `torch.nn.functional.normalize` does"),
     ),
+    "eps of 0": (
+        Fix(kind="larger_eps", title="the eps that is added is 0: give it a value above 0, such as 1e-6"),
+    ),
+    "mean square": (
+        Fix(kind="add_eps", title="the divisor comes from a mean of squares, which is 0 where all are 0: add an eps such as 1e-6 to it"),
+    ),
     "spread": (
         Fix(kind="add_eps", title="the divisor measures spread, which is 0 for equal values: add an eps such as 1e-6 to it"),
     ),

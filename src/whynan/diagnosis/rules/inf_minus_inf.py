@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 
 from whynan.diagnosis.naming import short_call
-from whynan.diagnosis.words import called, origin_label, subject
+from whynan.diagnosis.words import origin_label, spoken, subject
 from whynan.model import Evidence, Finding, Fix, OpRecord, number
 from whynan.registry import rule
 
@@ -40,7 +40,7 @@ def inf_minus_inf(op: OpRecord, evidence: Evidence) -> Finding | None:
     scalars = [v for v in op.scalars.values() if isinstance(v, float) and math.isinf(v)]
     if op.derived or not (infinite or scalars):
         return None
-    values = ", ".join(f"{called(o, o.role)} = {number(o.value)}" for o in infinite)
+    values = ", ".join(f"{spoken(op, o)} = {number(o.value)}" for o in infinite)
     return Finding(
         headline=f"{subject(evidence)} because `{short_call(op)}` combined infinities that have no difference",
         observed=tuple(v for v in (values and f"operands there: {values}",) if v),

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 
 from whynan.diagnosis.naming import short_call
-from whynan.diagnosis.words import called, origin_label, subject
+from whynan.diagnosis.words import origin_label, spoken, subject
 from whynan.model import Evidence, Finding, Fix, OpRecord, number
 from whynan.registry import rule
 
@@ -31,7 +31,7 @@ def inf_over_inf(op: OpRecord, evidence: Evidence) -> Finding | None:
     infinite = [o for o in op.inputs if o.value is not None and math.isinf(o.value)]
     if op.derived or not infinite:
         return None
-    values = ", ".join(f"{called(o, o.role)} = {number(o.value)}" for o in op.inputs)
+    values = ", ".join(f"{spoken(op, o)} = {number(o.value)}" for o in op.inputs)
     return Finding(
         headline=f"{subject(evidence)} because `{short_call(op)}` divided an infinity by an infinity",
         observed=(f"operands there: {values}",),

@@ -2,7 +2,8 @@
 
 What it catches
     NaN or inf in data that entered torch from outside (NumPy, a file, a DataLoader's worker), or
-    in a parameter or buffer that was bad before anything was recorded.
+    in a parameter or buffer that was bad before anything was recorded; a plain Python or NumPy
+    number, such as a learning rate, that was already NaN or infinite when an operation got it.
 
 Why it hurts
     One bad cell makes the loss NaN and, after one step, every weight.
@@ -19,9 +20,13 @@ When it is fine
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+
 from whynan.diagnosis.circumstances import loaded_state
-from whynan.diagnosis.words import at, bad_values, subject
-from whynan.model import FROM_LOADER, Evidence, Finding, Fix, OpRecord
+from whynan.diagnosis.naming import short_call
+from whynan.diagnosis.words import at, bad_values, origin_label, subject
+from whynan.model import FROM_LOADER, Evidence, Finding, Fix, OpRecord, Scalar, number
 from whynan.registry import rule
 
 CLEAN_DATA = Fix(
@@ -42,8 +47,10 @@ EARLIER_CHECKPOINT = Fix(
 )
 
 
-@rule("N040", "nonfinite-data", "nonfinite_data", kinds=("entry",))
+@rule("N040", "nonfinite-data", "nonfinite_data", kinds=("entry", "number"))
 def nonfinite_data(op: OpRecord, evidence: Evidence) -> Finding | None:
+    if evidence.origin_kind == "number":
+        return _number(op, evidence)
     value = op.inputs[0] if op.inputs else None
     source = (value.source if value else None) or "data"
     held = source.startswith(("parameter", "buffer"))
@@ -72,6 +79,28 @@ def nonfinite_data(op: OpRecord, evidence: Evidence) -> Finding | None:
         unknown=("what made it: the batch came from a worker process of the DataLoader, and those are not seen",) if hidden else (),
         fixes=(EARLIER_CHECKPOINT,) if loaded or held else (ONE_PROCESS, *clean) if hidden else clean,
     )  # fmt: skip
+
+
+def _number(op: OpRecord, evidence: Evidence) -> Finding:
+    """Torch got it as a plain number: a weight, a learning rate."""
+    given = _nonfinite(op.scalars)
+    what = f"was given the number {number(next(iter(given.values()), op.value))}"
+    where = "where that number is computed"
+    hyper = _nonfinite(evidence.hyper) if op.phase == "optimizer" else {}
+    for name, value in list(hyper.items())[:1]:
+        what = f"had {name} = {number(value)}"
+        where = f"what sets {name}, such as a schedule"
+    return Finding(
+        headline=f"{subject(evidence)} because `{short_call(op)}` {what}",
+        observed=("it came in as a plain number of Python or NumPy, not as a tensor",),
+        unknown=("how it was computed: only tensors are recorded",),
+        label=origin_label(op),
+        fixes=(Fix(kind="look_upstream", title=f"look at {where}, and keep it finite there"),),
+    )
+
+
+def _nonfinite(numbers: Mapping[str, Scalar]) -> dict[str, float]:
+    return {n: v for n, v in numbers.items() if isinstance(v, float) and not math.isfinite(v)}
 
 
 def _from_worker(op: OpRecord, evidence: Evidence) -> bool:

@@ -21,7 +21,7 @@ When it is fine
 from __future__ import annotations
 
 from whynan.diagnosis.naming import short_call
-from whynan.diagnosis.words import origin_label, subject
+from whynan.diagnosis.words import origin_label, spoken, subject
 from whynan.model import Evidence, Finding, Fix, OpRecord
 from whynan.registry import rule
 
@@ -41,9 +41,12 @@ def unexplained(op: OpRecord, evidence: Evidence) -> Finding:
         made = f"NumPy's `{op.site.expression or op.site.source}` made it"
         return Finding(headline=f"{subject(evidence)}: {made}", label=origin_label(op))
     name = "::".join(op.op.split(".")[:2])
+    # The arguments of a custom operator have the names that its author gave them.
+    custom = op.op.split(".")[0] not in TORCH
+    named = [(o.name or o.role if custom else spoken(op, o), o.stats) for o in op.inputs[:4]]
     return Finding(
         headline=f"{subject(evidence)}: it appeared inside `{name}`, which cannot be seen into",
-        observed=tuple(f"{o.name or o.role}: {o.stats}" for o in op.inputs[:4] if o.stats),
+        observed=tuple(f"{what}: {stats}" for what, stats in named if stats),
         unknown=(f"which step inside `{short_call(op)}` made the non-finite value",),
         label=origin_label(op),
         fixes=(

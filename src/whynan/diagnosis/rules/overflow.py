@@ -29,7 +29,7 @@ from whynan.diagnosis.makers import (
     vanishing_divisor,
 )
 from whynan.diagnosis.naming import call_of, short_call
-from whynan.diagnosis.words import called, dtype_max, origin_label, subject
+from whynan.diagnosis.words import dtype_max, origin_label, spoken, subject
 from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, dotted, number
 from whynan.registry import rule
 
@@ -101,7 +101,7 @@ def _observed(op: OpRecord, dtype: str, culprit: Operand | None) -> tuple[str, .
         )
         facts.append(f"in float64 the result is {number(op.exact)}; {where}")
     values = [
-        f"{called(o, o.role)} = {number(o.value)}"
+        f"{spoken(op, o)} = {number(o.value)}"
         for o in op.inputs
         if o.value is not None and o.index is not None and o.slice_stats is None
     ]
@@ -109,7 +109,8 @@ def _observed(op: OpRecord, dtype: str, culprit: Operand | None) -> tuple[str, .
         facts.append(f"operands there: {', '.join(values[:3])}")
     if culprit is not None and culprit.slice_stats is not None:
         part = culprit.slice_stats
-        facts.append(f"it combines {dotted(part.shape)} values of {called(culprit, culprit.role)} between {number(part.min)} and {number(part.max)}")  # fmt: skip
+        what = "a gradient" if _clips(op) and not culprit.name else spoken(op, culprit)
+        facts.append(f"it combines {dotted(part.shape)} values of {what} between {number(part.min)} and {number(part.max)}")  # fmt: skip
     return tuple(facts)
 
 

@@ -35,6 +35,14 @@ WORDS = (
     "geqrf",
     "triangular_solve",
 )
+FACTORED = ("cholesky_solve", "cholesky_inverse")  # they get the factor
+RIDGE = Fix(kind="ridge", title="add a small multiple of the identity: `A + 1e-6 * torch.eye(n)`")
+LSTSQ = Fix(kind="solve", title="use `torch.linalg.lstsq` or `pinv`")
+OTHERWISE = {
+    "inv": LSTSQ,
+    "solve": LSTSQ,
+    "det": Fix(kind="independent", title="or leave out rows and columns that depend on others: the logarithm of a determinant of 0 is -inf"),
+}  # fmt: skip
 
 
 @rule("N033", "singular-matrix", "singular_matrix", kinds=("operation", "raised"))
@@ -49,12 +57,20 @@ def singular_matrix(op: OpRecord, evidence: Evidence) -> Finding | None:
     observed = [f"{called(x, 'the matrix')}: {x.stats}"] if x is not None else []
     shape = dotted(x.stats.shape) if x is not None and x.stats is not None else ""
     return Finding(
-        headline=f"{subject(evidence)} because `{short_call(op)}` met a {shape} matrix that is singular or not positive definite",
+        headline=f"{subject(evidence)} because `{short_call(op)}` met a {shape} matrix that {_what_fails(op, evidence)}",
         observed=tuple(observed),
         label="origin: refused here" if evidence.origin_kind == "raised" else origin_label(op),
         culprit=op.inputs.index(x) if x is not None else None,
-        fixes=(
-            Fix(kind="ridge", title="add a small multiple of the identity: `A + 1e-6 * torch.eye(n)`"),
-            Fix(kind="solve", title="use `torch.linalg.lstsq` or `pinv`, or `slogdet` for a determinant"),
-        ),
+        fixes=(RIDGE, *(fix for word, fix in OTHERWISE.items() if word in op.name)),
     )  # fmt: skip
+
+
+def _what_fails(op: OpRecord, evidence: Evidence) -> str:
+    """What the operation asks of its matrix, and this one is not."""
+    told = f"{op.name} {evidence.message or ''}"
+    if "cholesky" in told and not any(word in told for word in FACTORED):
+        return "is not positive definite"
+    if any(word in told for word in ("eig", "svd", "qr")):
+        return "it could not decompose"
+    exactly = evidence.origin_kind == "raised" or "det" in op.name
+    return "is singular" if exactly else "is singular or nearly so"
