@@ -16,6 +16,8 @@ from whynan.positions import written_at
 
 # float("inf"), math.inf, -torch.inf, NEG_INF
 LITERAL = re.compile(r"(?<![a-z])(inf|nan|infty|infinity)(?![a-z])", re.IGNORECASE)
+# The same, but for functions such as `nan_to_num`.
+WRITTEN = re.compile(r"(?<![a-z_])(inf|nan|infty|infinity)(?![a-z_])", re.IGNORECASE)
 MAX_NAMES = 4  # self.fill = fill; def __init__(self, fill=LOWEST); LOWEST = float("-inf")
 
 
@@ -27,6 +29,17 @@ def names_nonfinite(site: Site) -> bool:
     if LITERAL.search(written_at(site)):
         return True
     return any(_stands_for(value, site.file, MAX_NAMES) for value in _written(site))
+
+
+def mentions_nonfinite(site: Site) -> bool:
+    """Whether the number stands in the source, there or under a name that is used there."""
+    text = written_at(site).partition("#")[0]
+    given = _given(site.file)
+    return bool(WRITTEN.search(text)) or any(
+        _stands_for(value, site.file, MAX_NAMES)
+        for name in re.findall(r"[^\W\d]\w*", text)
+        for value in given.get(name, ())
+    )
 
 
 def _stands_for(value: ast.expr, file: str, depth: int) -> bool:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import cmath
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 
-from whynan.constants import LITERAL
+from whynan.constants import LITERAL, mentions_nonfinite
 from whynan.model import (
     FROM_BEFORE,
     MATMULS,
@@ -24,7 +23,7 @@ from whynan.model import (
 from whynan.model import (
     FROM_LOADER as FROM_LOADER,
 )
-from whynan.positions import in_one_loop, values_given, written_at
+from whynan.positions import in_one_loop, written_at
 from whynan.record.exponents import exponents_of
 from whynan.record.modules import path_of
 from whynan.record.ops import FILLS
@@ -56,9 +55,6 @@ CASTS = frozenset(
 JOINTLY = MATMULS | ELEMENTWISE | {"matmul", "linear"}
 EXTREMES = frozenset({"amax", "amin", "max", "min", "median", "aminmax"})
 IN_PARTS = frozenset({"_linalg_slogdet"})
-
-# `float("nan")`, `math.inf`; not `nan_to_num(x)`
-WRITTEN = re.compile(r"(?<![a-z_])(inf|nan|infty|infinity)(?![a-z_])", re.IGNORECASE)
 
 
 class Freezer:
@@ -475,13 +471,7 @@ def _is_literal(frozen: OpRecord) -> bool:
 
 
 def _is_written(frozen: OpRecord) -> bool:
-    """Whether the number stands in the source, there or under a name that it mentions."""
-    if frozen.site is None:
-        return False
-    text = written_at(frozen.site)
-    names = set(re.findall(r"[^\W\d]\w*", text))
-    given = [value for name in names for value in values_given(frozen.site.file, name)]
-    return any(WRITTEN.search(value.partition("#")[0]) for value in (text, *given))
+    return frozen.site is not None and mentions_nonfinite(frozen.site)
 
 
 def _spread(tensor: torch.Tensor) -> TensorStats:

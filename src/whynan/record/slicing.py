@@ -124,7 +124,7 @@ class Slicer:
                 return self._raised(harm) if harm.sink == "exception" else None
             for start in starts:
                 for node in self._explore(start):
-                    self._judge(node)
+                    self._judge(node, trains=harm.matters)
             found = [(s.origin.rank, s, s.origin) for s in starts if s.origin is not None]
             if found:
                 _, start, origin = min(found, key=lambda item: item[0])
@@ -260,7 +260,7 @@ class Slicer:
 
     # ---- judging ------------------------------------------------------------------------
 
-    def _judge(self, node: Node) -> None:
+    def _judge(self, node: Node, *, trains: bool) -> None:
         """Computed, intended or uninitialised, given the verdict on what it came from."""
         record = node.record
         if record is None:
@@ -271,8 +271,9 @@ class Slicer:
             return
         if record.info.entry:
             meant = self._is_literal_call(record)
-            if not meant and self._value(node) == -math.inf:
-                meant = _is_named(record)  # `scores[0] = -inf` is a mask; inf there may be data
+            # `scores[0] = -inf` is a mask; inf may be bad data that is trained with.
+            if not meant and (not trains or self._value(node) == -math.inf):
+                meant = _is_named(record)
             self._literal(node, meant=meant)
             return
         computed = [p for p in node.parents if p.status == "computed"]
