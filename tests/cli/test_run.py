@@ -225,6 +225,29 @@ def test_installed_behind_a_symbolic_link(tmp_path: Path) -> None:
     assert "watching" not in result.stderr
 
 
+def test_a_long_program_without_training_is_not_recorded_for_ever(
+    tmp_path: Path, programs: ForkServer
+) -> None:
+    script = write(
+        tmp_path,
+        """
+        import sys
+        import torch
+        x = torch.zeros(4)
+        for _ in range(11_000):
+            x = x * 0.5 + 1
+        print(torch._C._len_torch_dispatch_stack(), sys.getprofile())
+        print(torch.log(x - 100).sum().item())
+        """,
+    )
+    result = programs.run(script, mode="auto")
+    assert result.stdout.splitlines() == ["0 None", "nan"]
+    assert result.report is not None
+    (found,) = result.report["anomalies"]
+    assert (found["location"]["line"], found["mechanism"]) == (8, "log_nonpositive")
+    assert (result.code, result.report["reproduced"]) == (3, "rerun")
+
+
 def test_max_steps(tmp_path: Path, programs: ForkServer) -> None:
     result = programs.run(write(tmp_path, HEALTHY_TRAINING), max_steps=3)
     assert result.code == 0

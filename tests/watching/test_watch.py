@@ -28,7 +28,7 @@ OWNERS: list[tuple[Any, str]] = [
     (_BaseDataLoaderIter, "__next__"), (_BaseDataLoaderIter, "_next_index"),
     (torch.no_grad, "__enter__"), (torch.no_grad, "__exit__"), (torch.inference_mode, "__enter__"),
     (lr_scheduler.LRScheduler, "step"), (swa_utils.AveragedModel, "update_parameters"),
-    (nn.Module, "register_buffer"), (torch, "compile"), (np.random, "default_rng"),
+    (nn.Module, "register_buffer"), (nn.Module, "__call__"), (torch, "compile"), (np.random, "default_rng"),
 ]  # fmt: skip
 
 

@@ -276,6 +276,7 @@ class OptimizerSink:
                     tensors=[t.detach() for _, t, _ in bad[:4]],
                     frames=frames,
                     parameter=name,
+                    is_state=key is not None,
                     hyper=hyper_of(optimizer) | {"optimizer": type(optimizer).__name__},
                 )
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -94,9 +95,21 @@ class Session:
         self.tracer.put_back()
         if self.outputs.is_waiting() or _get_current_dispatch_mode() is not self._mode:
             return False
+        self.rest()
+        return True
+
+    def rest(self) -> None:
+        """The same at any time. Inside an operation the recorder cannot be put away, but does
+        nothing from now on; the interpreter tells when the operation is over."""
         self.checks.quietly(lambda: forget(self.tracer, before=self.tracer.next_index))
         self._take_off()
-        return True
+        if self._is_asleep and sys.getprofile() is None:
+            sys.setprofile(self._leave_soon)
+
+    def _leave_soon(self, frame: Any, event: str, arg: Any) -> None:
+        if _get_current_dispatch_mode() is self._mode or not self._is_asleep:
+            self.leave()
+            sys.setprofile(None)
 
     def resume(self, step: int, *, uses_optimizer: bool) -> None:
         """Record again. What was known of storages may have changed meanwhile: forget it, but
@@ -117,14 +130,14 @@ class Session:
     def _take_off(self) -> None:
         self.tracer.active = False
         self._is_asleep = True
-        self.leave_inference()
+        self.leave()
         self._patches.restore()
         self.surroundings.remove()
         self.optimizers.remove()
 
-    def leave_inference(self) -> None:
-        """Put the recorder away. Not inside an inference mode that began under it: the end of
-        that block would switch torch's key for it on again, with nobody there."""
+    def leave(self) -> None:
+        """Put a recorder that rests away. Not inside an inference mode that began under it: the end
+        of that block would switch torch's key for it on again, with nobody there."""
         mode = _get_current_dispatch_mode()
         if not self._is_asleep or mode is None or mode is not self._mode:
             return  # torch was imported in a thread, or the program has a mode of its own

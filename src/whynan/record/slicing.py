@@ -56,13 +56,15 @@ class Harm:
     hyper: dict[str, Scalar] = field(default_factory=dict)
     step: int = 0
     is_buffer: bool = False
+    is_state: bool = False  # of an optimizer; it may start at an infinity
     may_be_dropped: bool = False  # the gradients of this loss may never be stepped with
     is_tested: bool = False  # the program reads it to test it
 
     @property
     def matters(self) -> bool:
         """Training stands on it; a mask that is printed, saved or kept in a buffer is no harm."""
-        return self.sink in ("loss", "gradient", "parameter") and not self.is_buffer
+        trains = self.sink in ("loss", "gradient", "parameter")
+        return trains and not self.is_buffer and not self.is_state
 
 
 class Node:

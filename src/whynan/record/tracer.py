@@ -112,6 +112,7 @@ class Tracer:
         self.on_absorbed: Callable[[Record], None] = lambda record: None
         self.on_shadowed: Callable[[Record], None] = lambda record: None
         self.on_outliving: Callable[[Record], None] = lambda record: None
+        self.on_many: Callable[[], None] = lambda: None  # operations, and no step has ended
         self.on_hand_update: Callable[[], None] = lambda: None
         self.on_step_back: Callable[[BaseException], None] = lambda error: None
 
@@ -425,6 +426,7 @@ class Tracer:
             self.on_shadowed(record)
         if len(self.records) > MAX_RECORDS:
             forget(self, before=self.next_index - MAX_RECORDS // 2)
+            self.on_many()
 
     def _written(self, record: Record, info: OpInfo, tensors: Any, local: Local) -> tuple[int, ...]:
         """Note what was written; returns which of the record's outputs are non-finite."""

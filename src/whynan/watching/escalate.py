@@ -68,9 +68,7 @@ class Watch:
         self.session = Session(on_evidence=self._evidence)
         self.session.on_known_harm = self._explained_before
         self._schedules = Schedules()
-        self._inference = Inference(
-            self._model_is_called, self._model_returned, self.session.leave_inference
-        )
+        self._inference = Inference(self._model_is_called, self._model_returned, self.session.leave)
         self._patches = Patches()
         self._phase: Literal["live", "guard", "replay"] = "guard"
         self._seen: Seen | None = None
@@ -82,6 +80,7 @@ class Watch:
         self._reported = False
         self._doubts = Doubts(self.guard.readers.has_judged)
         self._calls = 0
+        self._rests = False  # until there is something to train
         self.start_states: Any = None
         self._threads: set[int] = set()
 
@@ -101,6 +100,7 @@ class Watch:
         guard.is_written = self.session.slicer.is_written
         guard.looking = self.armed_from is None
         self.session.tracer.on_step_back = self.on_error
+        self.session.tracer.on_many = self._many
         self.batches.active = lambda: guard.active
         self.batches.on_fetch = lambda: guard.quietly(self._fetching)
         guard.on_follow = self._first_optimizer
@@ -192,9 +192,21 @@ class Watch:
             self.guard.looking = self.armed_from is None
             self._save_states()
 
+    def _many(self) -> None:
+        """A long program that has not begun to train, and may never: recording slows it down."""
+        if self._phase == "live" and self.armed_from is None and not self.guard.uses_optimizer:
+            self.session.rest()
+            self._rests = True
+            self._phase = "guard"
+            self.guard.looking = True
+
     def _first_optimizer(self) -> None:
         """The model exists, nothing has run: the first step's start."""
         self.batches.know_frameworks()
+        if self._rests:
+            self._rests = False
+            self.session.leave()
+            self._settle()
         if self.start_states is None:
             self.buffers.save()
             self.start_states = self.randomness.save()

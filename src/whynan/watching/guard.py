@@ -304,7 +304,7 @@ class Guard:
         found = norms([t.detach() for _, t, _ in kept])
         suspects = [k for k, n in zip(kept, found, strict=True) if n - n != 0]
         for owner, tensor, key in suspects:
-            if has_nonfinite(tensor.detach()):
+            if has_nonfinite(tensor.detach()) and not (key and self.is_written(tensor)):
                 name = next(n for n, p in parameters(optimizer) if p is owner)
                 subject = (
                     f"{type(optimizer).__name__}'s {key} of {name}" if key else f"parameter {name}"
