@@ -20,13 +20,15 @@ import torch.nn.functional as F
 def f(x):
     # what the reader wrote stays
 """
+# A run without any gradient is never called repaired: `bias` always has one.
 TAIL = """
 
 
 w = torch.tensor({failing}, requires_grad=True)
-optimizer = torch.optim.SGD([w], lr=1e-3)
+bias = torch.zeros(1, requires_grad=True)
+optimizer = torch.optim.SGD([w, bias], lr=1e-3)
 for step in range(3):
-    loss = f(w).sum()
+    loss = f(w).sum() + bias.sum()
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
