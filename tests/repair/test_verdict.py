@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.builders import failing
-from whynan.model import Diagnosis, HistoryRow
+from whynan.model import Cause, Diagnosis, HistoryRow
 from whynan.repair.trial import Ran
 from whynan.repair.verdict import Verdict, judge
 
@@ -122,3 +122,15 @@ def test_a_large_loss_from_the_start_has_nothing_to_be_compared_with() -> None:
 def test_the_same_mathematics_gives_the_right_loss_however_large() -> None:
     course = [*LEARNING, (4e6, 1.0), (4e6, 1.0)]
     assert verdict(failed_at(3, LEARNING), course, exact=True).verdict == "verified"
+
+
+def test_an_odd_batch_may_have_an_odd_loss_but_the_others_come_back() -> None:
+    plain = failed_at(3, LEARNING)
+    first = plain.anomalies[0]
+    outlier = Cause(code="bad_data", evidence="65535 in row 3 of column 2")
+    finding = replace(first.finding, causes=(outlier,))
+    odd = replace(plain, anomalies=(replace(first, finding=finding),))
+    back = [*LEARNING, (1e7, 1.0), (1.6, 1.0), (9e6, 1.0), (1.5, 1.0), (1.4, 1.0)]
+    assert verdict(plain, back).verdict == "failed"
+    assert verdict(odd, back).verdict == "verified"
+    assert verdict(odd, [*LEARNING, *[(1e7, 1.0)] * 5]).verdict == "failed"

@@ -16,7 +16,7 @@ TRAINING_MARGIN_STEPS = 100  # a slower course may meet the same end later
 MOST_MOVED = 1e-2  # a bound that is only for the singular point leaves ordinary losses alone
 LEAP = 1e4  # times the largest loss before: no floor or ceiling of a guard costs that much
 STAYS = 1e2  # times the largest loss before, for most of the steps that follow
-NO_NUMBER = 1e9  # as LEAP, where no loss was seen before or the mathematics is the same
+NO_NUMBER = 1e9  # as LEAP, for a loss that may be right: of odd data, or by the same mathematics
 LAST = 5  # losses that tell where a run is heading
 ROSE = 2.0  # times the first loss
 
@@ -133,8 +133,12 @@ def _leap(after: Diagnosis, before: Diagnosis, exact: bool) -> HistoryRow | None
     highest = max(later, key=_size, default=None)
     if highest is None:
         return None
-    stays = median(map(_size, later)) > STAYS * scale
-    return highest if stays or _size(highest) > LEAP * scale else None
+    if median(map(_size, later)) > STAYS * scale:
+        return highest
+    # A batch with an outlier has a loss to match; the others must be as they were.
+    odd = any(cause.code == "bad_data" for cause in first.finding.causes)
+    limit = NO_NUMBER if odd else LEAP
+    return highest if _size(highest) > limit * scale else None
 
 
 def _rise(after: Diagnosis, failed_at: int) -> tuple[float, float] | None:
