@@ -19,12 +19,13 @@ from whynan.repair.rewrites import (
     matrices,
     precision,
     roots,
+    running_sums,
     selection,
     training,
 )
 
 FAMILIES = (
-    entropy, logarithms, across, exponentials, roots, selection, division, domain, masks, matrices, precision, data,
+    entropy, logarithms, across, running_sums, exponentials, roots, selection, division, domain, masks, matrices, precision, data,
     features,
     training,
 )  # fmt: skip
