@@ -232,6 +232,23 @@ REWRITES = [
         "clamp_argument",
     ),
     Rewrite(
+        "clamp_on_the_way",
+        "p = x.clamp(0, 1)\n    two = torch.full((2,), 2.0)\n    return -torch.distributions.Beta(two, two).log_prob(p)",
+        "    p = x.clamp(1e-6, 1 - 1e-6)", "[1.2, 0.5]", "[0.2, 0.5]", "clamp_tighter",
+    ),
+    Rewrite(
+        "factor_of_a_matrix_with_jitter",
+        "k = torch.exp(-(x[:, None] - x).square()) + 1e-9 * torch.eye(len(x))\n    return torch.linalg.cholesky(k).diagonal().log()",
+        "    k = torch.exp(-(x[:, None] - x).square()) + 1e-4 * torch.eye(len(x))",
+        "[i / 40 for i in range(40)]", "[]", "ridge",
+    ),
+    Rewrite(
+        "factor_of_a_matrix_that_rounding_spoilt",
+        "k = 1e4 * torch.exp(-(x[:, None] - x).square())\n    return torch.linalg.cholesky(k).diagonal().log()",
+        "    return torch.linalg.cholesky(k + 1e-4 * k.diagonal(dim1=-2, dim2=-1).mean() * torch.eye(k.shape[-1], dtype=k.dtype, device=k.device)).diagonal().log()",
+        "[i / 40 for i in range(40)]", "[]", "ridge",
+    ),
+    Rewrite(
         "gamma", "y = x.clamp(min=0.0)\n    return y ** 0.45",
         "    y = x.clamp(min=1e-6)", "[0.0, 1.0]", "[0.5, 1.0]", "clamp_base",
     ),

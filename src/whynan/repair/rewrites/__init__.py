@@ -8,6 +8,7 @@ from whynan.repair.case import Candidate, Case
 from whynan.repair.rewrites import (
     across,
     arrays,
+    clamps,
     data,
     division,
     domain,
@@ -25,7 +26,7 @@ from whynan.repair.rewrites import (
 )
 
 FAMILIES = (
-    entropy, logarithms, across, running_sums, exponentials, roots, selection, division, domain, masks, matrices, precision, data,
+    entropy, logarithms, across, running_sums, exponentials, roots, selection, division, domain, clamps, masks, matrices, precision, data,
     features,
     training,
 )  # fmt: skip
