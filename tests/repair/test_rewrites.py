@@ -20,13 +20,15 @@ import torch.nn.functional as F
 def f(x):
     # what the reader wrote stays
 """
+# A run without any gradient is never called repaired: `bias` always has one.
 TAIL = """
 
 
 w = torch.tensor({failing}, requires_grad=True)
-optimizer = torch.optim.SGD([w], lr=1e-3)
+bias = torch.zeros(1, requires_grad=True)
+optimizer = torch.optim.SGD([w, bias], lr=1e-3)
 for step in range(3):
-    loss = f(w).sum()
+    loss = f(w).sum() + bias.sum()
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
@@ -117,6 +119,31 @@ REWRITES = [
         lambda x: x.flatten().logsumexp(0),
     ),
     Rewrite(
+        "logcumsumexp_by_hand", "return torch.log(torch.cumsum(torch.exp(x), dim=0))",
+        "    return torch.logcumsumexp(x, dim=0)", "[100.0, 99.0, 2.0]", "[0.3, -1.2, 2.0]",
+        "logcumsumexp", lambda x: x.logcumsumexp(0),
+    ),
+    Rewrite(
+        "logcumsumexp_of_what_underflows", "return (x - 1.0).exp().cumsum(0).log()",
+        "    return torch.logcumsumexp((x - 1.0), 0)", "[-200.0, 1.0, 2.0]", "[0.3, -1.2, 2.0]",
+        "logcumsumexp", lambda x: (x - 1).logcumsumexp(0),
+    ),
+    Rewrite(
+        "logcumsumexp_with_names",
+        "hazard = torch.exp(x)\n    risk = hazard.cumsum(0)\n    log_risk = torch.log(risk)\n    return log_risk - x",
+        "    log_risk = torch.logcumsumexp(x, 0)", "[300.0, 340.0, 2.0]", "[0.3, -1.2, 2.0]",
+        "logcumsumexp", lambda x: x.logcumsumexp(0) - x,
+    ),
+    Rewrite(
+        "exponent_with_another_use", "return 0.5 * (torch.exp(x) - x - 1)",
+        "    x = x.clamp(max=20)", "[200.0, 1.0]", "[-2.0, 1.0]", "clamp_exponent",
+    ),
+    Rewrite(
+        "exponent_with_a_name_and_another_use",
+        "y, _ = 2 * x, 0\n    low = -y - 1\n    return low + y.exp()",
+        "    y = y.clamp(max=20)", "[200.0, 1.0]", "[-2.0, 1.0]", "clamp_exponent",
+    ),
+    Rewrite(
         "softmax_by_hand", "e = torch.exp(x)\n    return e / e.sum(dim=1, keepdim=True)",
         "    return torch.softmax(x, dim=1)", "[[100.0, 99.0], [1.0, 2.0]]", TAME, "softmax",
         lambda x: x.softmax(1),
@@ -203,6 +230,23 @@ REWRITES = [
         "angle_without_clamp", "return torch.acos(x)",
         "    return torch.acos(x.clamp(-1 + 1e-6, 1 - 1e-6))", "[1.0000001, 0.5]", "[0.5, -0.2]",
         "clamp_argument",
+    ),
+    Rewrite(
+        "clamp_on_the_way",
+        "p = x.clamp(0, 1)\n    two = torch.full((2,), 2.0)\n    return -torch.distributions.Beta(two, two).log_prob(p)",
+        "    p = x.clamp(1e-6, 1 - 1e-6)", "[1.2, 0.5]", "[0.2, 0.5]", "clamp_tighter",
+    ),
+    Rewrite(
+        "factor_of_a_matrix_with_jitter",
+        "k = torch.exp(-(x[:, None] - x).square()) + 1e-9 * torch.eye(len(x))\n    return torch.linalg.cholesky(k).diagonal().log()",
+        "    k = torch.exp(-(x[:, None] - x).square()) + 1e-4 * torch.eye(len(x))",
+        "[i / 40 for i in range(40)]", "[]", "ridge",
+    ),
+    Rewrite(
+        "factor_of_a_matrix_that_rounding_spoilt",
+        "k = 1e4 * torch.exp(-(x[:, None] - x).square())\n    return torch.linalg.cholesky(k).diagonal().log()",
+        "    return torch.linalg.cholesky(k + 1e-4 * k.diagonal(dim1=-2, dim2=-1).mean() * torch.eye(k.shape[-1], dtype=k.dtype, device=k.device)).diagonal().log()",
+        "[i / 40 for i in range(40)]", "[]", "ridge",
     ),
     Rewrite(
         "gamma", "y = x.clamp(min=0.0)\n    return y ** 0.45",
@@ -305,3 +349,22 @@ def test_the_steps_after_the_failure_are_counted_in_the_evidence(
     evidence = repairs.fix(script)["fixes"][0]["evidence"]
     assert "3 steps run, past step 0" in evidence
     assert math.isfinite(float(evidence.split("loss at that step ")[1].split(";")[0]))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        # the exponent is another one by the time the logarithm is taken
+        "e = torch.exp(x)\n    c = e.cumsum(0)\n    x = x - 1\n    return torch.log(c) + x",
+        # summed in another type
+        "return torch.log(torch.exp(x).cumsum(0, dtype=torch.float32))",
+        # not the same mathematics
+        "return torch.log(torch.exp(x).cumsum(0) + 1e-8)",
+    ],
+)
+def test_a_sum_that_only_looks_like_logcumsumexp_is_left(
+    body: str, repairs: RepairServer, tmp_path: Path
+) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(f"{HEAD}    {body}{TAIL.format(failing='[100.0, 99.0, 2.0]')}")
+    assert "logcumsumexp" not in [f["kind"] for f in repairs.fix(script)["fixes"]]

@@ -238,3 +238,51 @@ def test_the_result_is_never_just_cleaned(repairs: RepairServer) -> None:
             added = [line for line in fix["patch"].splitlines() if line.startswith("+")]
             removed = [line for line in fix["patch"].splitlines() if line.startswith("-")]
             assert sum("nan_to_num" in a for a in added) <= sum("nan_to_num" in r for r in removed)
+
+
+def test_a_floor_under_a_likelihood_that_underflows_at_once_is_refused(
+    repairs: RepairServer, tmp_path: Path
+) -> None:
+    """The loss would be the logarithm of the floor, at every step, and nothing would be learnt."""
+    script = write(
+        tmp_path,
+        """
+        import torch
+
+        torch.manual_seed(0)
+        w = torch.randn(200, requires_grad=True)
+        optimizer = torch.optim.SGD([w], lr=0.1)
+        for step in range(6):
+            loss = -torch.log(torch.prod(torch.sigmoid(w) * 0.3))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """,
+    )
+    floors = [f for f in repairs.fix(script)["fixes"] if f["kind"] == "clamp_argument"]
+    assert [f["verdict"] for f in floors] == ["failed"]
+    assert "every gradient is 0 from step 0 on" in floors[0]["evidence"]
+
+
+def test_a_weight_of_one_over_a_floor_is_refused(repairs: RepairServer, tmp_path: Path) -> None:
+    script = write(
+        tmp_path,
+        """
+        import torch
+
+        torch.manual_seed(0)
+        counts = torch.tensor([0.5, 0.25, 0.0])
+        weights = 1 / counts
+        w = torch.zeros(3, requires_grad=True)
+        optimizer = torch.optim.Adam([w], lr=0.01)
+        for step in range(30):
+            kind = 2 if step % 7 == 6 else step % 2
+            loss = weights[kind] * (w[kind] - 1).square()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """,
+    )
+    fixes = [f for f in repairs.fix(script)["fixes"] if f["kind"] == "clamp_denominator"]
+    assert [f["verdict"] for f in fixes] == ["failed"]
+    assert "the loss leaps to" in fixes[0]["evidence"]

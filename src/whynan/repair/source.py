@@ -99,12 +99,9 @@ class Source:
     ) -> tuple[cst.SimpleStatementLine, Expression] | None:
         if not isinstance(use, cst.Name):
             return None
-        here = self.statement(use) or use
-        scope = self.scope(use)
-        before = [t for t in self.bindings(use.value, scope) if self.start(t) < self.start(here)]
-        if not before or before[-1] is use:
+        target = self.binding_before(use)
+        if target is None or target is use:
             return None
-        target = before[-1]
         line = self.statement(target)
         if line is None or len(line.body) != 1:
             return None
@@ -118,6 +115,18 @@ class Source:
         if self._changed_between(assign.value, line, use):
             return None  # the same text would mean something else at the use
         return line, assign.value
+
+    def binding_before(self, use: cst.Name) -> cst.Name | None:
+        """Where a name last got a value before a use of it, in the order of the source."""
+        here = self.start(self.statement(use) or use)
+        given = self.bindings(use.value, self.scope(use))
+        return next((t for t in reversed(given) if self.start(t) < here), None)
+
+    def means_the_same(self, value: Expression, here: cst.CSTNode, there: cst.CSTNode) -> bool:
+        """Whether what is written `here` could be written at a later place as well."""
+        if self.scope(here) is not self.scope(there):
+            return False
+        return not self._changed_between(value, self.statement(here) or here, there)
 
     def _changed_between(self, value: Expression, line: cst.CSTNode, use: cst.CSTNode) -> bool:
         """Whether a name in `value`, or the name it was given to, is written before its use."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import takewhile
 from statistics import median
 from typing import Literal
 
@@ -13,7 +14,9 @@ from whynan.repair.trial import Ran
 MARGIN_STEPS = 20
 TRAINING_MARGIN_STEPS = 100  # a slower course may meet the same end later
 MOST_MOVED = 1e-2  # a bound that is only for the singular point leaves ordinary losses alone
-LEAP = 1e9
+LEAP = 1e4  # times the largest loss before: no floor or ceiling of a guard costs that much
+STAYS = 1e2  # times the largest loss before, for most of the steps that follow
+NO_NUMBER = 1e9  # as LEAP, for a loss that may be right: of odd data, or by the same mathematics
 LAST = 5  # losses that tell where a run is heading
 ROSE = 2.0  # times the first loss
 
@@ -60,15 +63,18 @@ def judge(
     if bound and moved is not None and moved[1] > MOST_MOVED:
         text = f"it changes ordinary values: losses before the failure move by up to {moved[1]:.0e} of their size"
         return Verdict(verdict="failed", evidence=text)
-    if not exact and _stuck(after, before, first.origin.step):
-        text = f"every gradient is 0 from step {first.origin.step} on: the failure is only hidden"
+    stuck = None if exact else _stuck(after, before, first.evidence.step)
+    if stuck is not None:
+        text = f"every gradient is 0 from step {stuck} on: the failure is only hidden"
         return Verdict(verdict="failed", evidence=text)
     if training and (rise := _rise(after, first.evidence.step)) is not None:
         text = f"the loss still rises, from {number(rise[0])} to {number(rise[1])}: the failure only comes later"
         return Verdict(verdict="failed", evidence=text)
-    leap = _leap(after, before)
+    leap = _leap(after, before, exact)
     if leap is not None:
-        text = f"the loss leaps to {number(leap)} at that step: the failure is only hidden"
+        text = (
+            f"the loss leaps to {number(leap.loss)} at step {leap.step}: the failure is only hidden"
+        )
         return Verdict(verdict="failed", evidence=text)
     return Verdict(verdict="verified", evidence=_proof(after, before, training))
 
@@ -96,21 +102,43 @@ def _same(now: Anomaly, first: Anomaly) -> bool:
     return not (other and here.expression)
 
 
-def _stuck(after: Diagnosis, before: Diagnosis, step: int) -> bool:
-    """From the failing step on nothing is learnt any more."""
-    later = [row.grad_max for row in after.history if row.step >= step]
+def _stuck(after: Diagnosis, before: Diagnosis, step: int) -> int | None:
+    """The step from which on nothing is learnt any more."""
+    later = [row for row in after.history if row.step >= step]
+    idle = list(takewhile(lambda row: row.grad_max == 0, reversed(later)))
     earlier = [row.grad_max for row in before.history if row.step < step]
-    return bool(later) and all(g == 0 for g in later) and any(g for g in earlier)
+    if not idle:
+        return None
+    if len(idle) == len(later):
+        # A frozen model learnt nothing before it either; one empty batch has nothing to teach.
+        frozen = bool(earlier) and all(g == 0 for g in earlier)
+        once = len(later) == 1 and any(row.grad_max for row in after.history)
+        return None if frozen or once else idle[-1].step
+    done = any(row.loss == 0 for row in idle)
+    most = 2 * len(idle) > len(later)
+    return idle[-1].step if most and not done and 0 not in earlier else None
 
 
-def _leap(after: Diagnosis, before: Diagnosis) -> float | None:
-    """A loss at the failing step that is finite only by name."""
-    if before.anomalies[0].origin.phase in ("backward", "optimizer"):
-        return None  # the loss was not what failed
-    step = before.anomalies[0].evidence.step
-    usual = [abs(loss) for loss in _finite_losses(before)]
-    here = next((r.loss for r in after.history if r.step == step and r.loss is not None), None)
-    return here if here is not None and abs(here) > LEAP * max([1.0, *usual]) else None
+def _leap(after: Diagnosis, before: Diagnosis, exact: bool) -> HistoryRow | None:
+    """A loss from the failing step on that is finite only by name, measured by those before."""
+    first = before.anomalies[0]
+    later = [r for r in _with_finite_loss(after) if r.step >= first.evidence.step]
+    here = [r for r in later if r.step == first.evidence.step]
+    usual = [_size(r) for r in _with_finite_loss(before)]
+    if first.origin.phase in ("backward", "optimizer"):
+        usual += map(_size, here)  # the loss was not what failed
+    scale = max([1.0, *usual])
+    if exact or not usual:
+        return next((r for r in here if _size(r) > NO_NUMBER * scale), None)
+    highest = max(later, key=_size, default=None)
+    if highest is None:
+        return None
+    if median(map(_size, later)) > STAYS * scale:
+        return highest
+    # A batch with an outlier has a loss to match; the others must be as they were.
+    odd = any(cause.code == "bad_data" for cause in first.finding.causes)
+    limit = NO_NUMBER if odd else LEAP
+    return highest if _size(highest) > limit * scale else None
 
 
 def _rise(after: Diagnosis, failed_at: int) -> tuple[float, float] | None:
@@ -123,8 +151,16 @@ def _rise(after: Diagnosis, failed_at: int) -> tuple[float, float] | None:
     return (start, losses[-1]) if min(losses[-LAST:]) > ROSE * start else None
 
 
+def _with_finite_loss(run: Diagnosis) -> list[HistoryRow]:
+    return [r for r in run.history if r.loss is not None and math.isfinite(r.loss)]
+
+
 def _finite_losses(run: Diagnosis) -> list[float]:
-    return [r.loss for r in run.history if r.loss is not None and math.isfinite(r.loss)]
+    return [r.loss for r in _with_finite_loss(run) if r.loss is not None]
+
+
+def _size(row: HistoryRow) -> float:
+    return abs(row.loss or 0.0)
 
 
 def _proof(after: Diagnosis, before: Diagnosis, training: bool) -> str:

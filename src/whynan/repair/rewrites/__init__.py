@@ -8,6 +8,7 @@ from whynan.repair.case import Candidate, Case
 from whynan.repair.rewrites import (
     across,
     arrays,
+    clamps,
     data,
     division,
     domain,
@@ -19,12 +20,13 @@ from whynan.repair.rewrites import (
     matrices,
     precision,
     roots,
+    running_sums,
     selection,
     training,
 )
 
 FAMILIES = (
-    entropy, logarithms, across, exponentials, roots, selection, division, domain, masks, matrices, precision, data,
+    entropy, logarithms, across, running_sums, exponentials, roots, selection, division, domain, clamps, masks, matrices, precision, data,
     features,
     training,
 )  # fmt: skip

@@ -9,6 +9,8 @@ import libcst as cst
 from whynan.repair.calls import Fn, binary, call_of, fn, number_of
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
+from whynan.repair.flow import METADATA
+from whynan.repair.places import Lost, reads_of
 from whynan.repair.source import Expression, Source
 
 
@@ -160,10 +162,60 @@ def _sigmoid(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
 
 def _bounded(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
     bound = "10" if case.dtype == "float16" else "20"
-    text = f"{source.receiver(exp.operand)}.clamp(max={bound})"
     title = "bound the exponent before it overflows"
-    edit = Edit(source).replace(exp.operand, text)
-    yield from case.change(edit, "clamp_exponent", title, Tier.GUARD)
+    if _has_other_uses(source, exp):  # one use alone would no longer fit the others
+        edit = _bounded_once(source, exp, bound)
+        title += ", wherever the function uses it"
+    else:
+        text = f"{source.receiver(exp.operand)}.clamp(max={bound})"
+        edit = Edit(source).replace(exp.operand, text)
+    if edit is not None:
+        yield from case.change(edit, "clamp_exponent", title, Tier.GUARD)
+
+
+def _has_other_uses(source: Source, exp: Fn) -> bool:
+    """Whether the exponent's value is read besides; its shape or type does not count."""
+    if not isinstance(exp.operand, cst.Name):
+        return False
+    target = source.binding_before(exp.operand)
+    try:
+        reads = [p.node for p in reads_of(source, target)] if target is not None else []
+    except Lost:
+        reads = [*source.other_uses(exp.operand.value, exp.node)]
+    return any(r is not exp.operand and not _asks_metadata(source, r) for r in reads)
+
+
+def _asks_metadata(source: Source, read: cst.CSTNode) -> bool:
+    above = source.parent(read)
+    return isinstance(above, cst.Attribute) and above.attr.value in METADATA
+
+
+def _bounded_once(source: Source, exp: Fn, bound: str) -> Edit | None:
+    """Right where the name gets its value, so that every use has the bounded one."""
+    assert isinstance(exp.operand, cst.Name)
+    name, target = exp.operand.value, source.binding_before(exp.operand)
+    if target is None:
+        return None
+    statement = f"{name} = {name}.clamp(max={bound})"
+    if isinstance(source.parent(target), cst.Param):
+        first = _first_reader(source, target)
+        return Edit(source).before(first, statement) if first is not None else None
+    line = source.statement(target)
+    return Edit(source).after(line, statement) if line is not None else None
+
+
+def _first_reader(source: Source, parameter: cst.Name) -> cst.CSTNode | None:
+    """The statement of the function itself in which a parameter is read first."""
+    function = source.scope(parameter)
+    if not isinstance(function, cst.FunctionDef) or not isinstance(
+        function.body, cst.IndentedBlock
+    ):
+        return None
+    for line in function.body.body:
+        names = source.every(cst.Name, line)
+        if any(n.value == parameter.value and source.reads(n) for n in names):
+            return line
+    return None
 
 
 def _within(source: Source, node: cst.CSTNode) -> cst.CSTNode | None:

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from whynan.repair.calls import fn
+from whynan.repair.calls import Fn, binary, fn, number_of
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
+from whynan.repair.source import Expression, Source
 
 RIDGED = ("solve", "inv", "inverse", "inv_ex", "cholesky", "cholesky_ex", "slogdet", "logdet")
+LARGER = ("1e-4", "1e-3")  # beyond what rounding does to a matrix of float32 numbers
 
 
 def propose(case: Case) -> Iterator[Candidate]:
@@ -29,17 +31,50 @@ def propose(case: Case) -> Iterator[Candidate]:
             title = "solve by least squares, which has an answer for a singular matrix too"
             yield from case.change(edit, "lstsq", title, Tier.EXACT)
         if call.name in RIDGED:
-            matrix = source.receiver(call.operand)
-            simple = isinstance(call.operand, (cst.Name, cst.Attribute))
-            if simple:
-                eps = "1e-10" if "64" in case.dtype else "1e-6"
-                eye = f"torch.eye({matrix}.shape[-1], dtype={matrix}.dtype, device={matrix}.device)"
-                edit = Edit(source).replace(call.operand, f"{matrix} + {eps} * {eye}")
-                title = "add a small multiple of the identity"
-                yield from case.change(edit, "ridge", title, Tier.GUARD)
+            yield from _ridged(case, source, call)
     elif case.mechanism == "gradient_singularity" and call.name == "svd":
         matrix = source.receiver(call.operand)
         text = f"{source.code(call.operand)} + 1e-4 * torch.randn_like({matrix})"
         title = "separate equal singular values by a little noise: their vectors have no gradient"
         edit = Edit(source).replace(call.operand, text)
         yield from case.change(edit, "separate_values", title, Tier.GUARD)
+
+
+def _ridged(case: Case, source: Source, call: Fn) -> Iterator[Candidate]:
+    """By more and more; what is there already grows instead of getting a second one."""
+    jitter = _jitter(source, call.operand)
+    if jitter is not None:
+        for eps in LARGER:
+            if (number_of(jitter) or 0) < float(eps):
+                title = f"add more of the identity: {eps} of it"
+                edit = Edit(source).replace(jitter, eps)
+                yield from case.change(edit, "ridge", title, Tier.GUARD)
+    if not isinstance(call.operand, (cst.Name, cst.Attribute)):
+        return
+    matrix = source.receiver(call.operand)
+    eye = f"torch.eye({matrix}.shape[-1], dtype={matrix}.dtype, device={matrix}.device)"
+    mean = f"{matrix}.diagonal(dim1=-2, dim2=-1).mean()"
+    amounts = [f"{eps} * {mean}" for eps in LARGER]
+    if jitter is None:
+        amounts.insert(0, "1e-10" if "64" in case.dtype else "1e-6")
+    for amount in amounts:
+        title = "add a small multiple of the identity"
+        if mean in amount:
+            title += f", {amount.split()[0]} of the mean of the diagonal"
+        edit = Edit(source).replace(call.operand, f"{matrix} + {amount} * {eye}")
+        yield from case.change(edit, "ridge", title, Tier.GUARD)
+
+
+def _jitter(source: Source, matrix: Expression) -> Expression | None:
+    """`1e-6` of `k + 1e-6 * torch.eye(n)`, there or where the matrix got its name."""
+    total = binary(matrix, cst.Add) or binary(source.definition(matrix), cst.Add)
+    for part in (total.left, total.right) if total is not None else ():
+        product = binary(part, cst.Multiply)
+        if product is None:
+            continue
+        for number, identity in ((product.left, product.right), (product.right, product.left)):
+            call = identity.func if isinstance(identity, cst.Call) else None
+            named = call is not None and source.code(call).split(".")[-1] == "eye"
+            if named and number_of(number) is not None:
+                return number
+    return None
