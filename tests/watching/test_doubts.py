@@ -196,3 +196,40 @@ def test_gradients_that_are_only_noticed_do_harm(
     found = watched.report["anomalies"][0]
     assert found["location"]["source"].endswith("# HERE")
     assert found["step"] == 0
+
+
+POISONED_STATISTICS = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(6, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Linear(12, 1))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+xs = torch.randn(120, 6)
+xs[77] = {row}
+for i in range(12):
+    x = xs[10 * i : 10 * i + 10]
+    loss = (net(x) - x[:, :1].clamp(-3, 3)).abs().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_running_variance_that_overflows_is_seen_at_its_step(
+    tmp_path: Path, programs: ForkServer
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(POISONED_STATISTICS.format(row=3e20))
+    report = programs.run(script, mode="auto").report
+    assert report is not None
+    (found,) = report["anomalies"]
+    assert (found["location"]["line"], found["step"]) == (11, 7)
+    assert (found["phase"], found["mechanism"], found["sink"]) == (
+        "forward",
+        "overflow",
+        "parameter",
+    )
+    script.write_text(POISONED_STATISTICS.format(row=3e15))
+    result = programs.run(script, mode="auto")
+    assert result.report is not None
+    assert (result.code, result.report["anomalies"]) == (0, [])

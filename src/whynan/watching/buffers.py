@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from whynan.record.patches import Patches
+from whynan.record.stats import has_nonfinite
 
 MAX_BYTES = 64 << 20
 
@@ -24,6 +25,7 @@ class Buffers:
         self._saved: list[torch.Tensor] = []
         self._names: list[str] = []
         self._versions: list[int] = []
+        self.variances: list[torch.Tensor] = []  # running ones, which every step moves
 
     def install(self, patches: Patches) -> None:
         """Hear of every module that gets a buffer, or comes with some out of a copy or a file."""
@@ -86,11 +88,15 @@ class Buffers:
 
     def _copy_all(self, live: list[torch.Tensor], names: list[str]) -> None:
         self._live, self._names, self._saved = live, names, []
+        pairs = zip(names, live, strict=True)
+        self.variances = [
+            b for n, b in pairs if n.endswith(".running_var") and b.is_floating_point()
+        ]
         self._versions = [b._version for b in live]
         if sum(b.numel() * b.element_size() for b in live) <= MAX_BYTES:
             self._saved = [b.detach().clone() for b in live]
         else:
-            self._live = []
+            self._live = self.variances = []
 
     def restore(self) -> None:
         """Put the values of the step's start back."""
@@ -102,6 +108,13 @@ class Buffers:
     def saved(self) -> dict[str, torch.Tensor]:
         """By dotted name, as they were when the step began."""
         return dict(zip(self._names, self._saved, strict=True)) if self._saved else {}
+
+    def spoilt(self) -> str | None:
+        """The name of a variance that became non-finite in this step; else None."""
+        for name, now, before in zip(self._names, self._live, self._saved, strict=True):
+            if any(now is v for v in self.variances) and has_nonfinite(now.detach()):
+                return None if has_nonfinite(before) else name
+        return None
 
     def statistics(self) -> list[tuple[str, torch.Tensor]]:
         """The floating buffers that are followed, with their names."""

@@ -61,9 +61,9 @@ class Watch:
         self.on_error: Callable[[BaseException], None] = lambda error: None
         self.skipped: list[int] = []
         self.later = 0  # harmful steps after the reported one
-        self.guard = Guard()
-        self.randomness = Randomness()
         self.buffers = Buffers()
+        self.guard = Guard(self.buffers)
+        self.randomness = Randomness()
         self.batches = Batches(self.randomness)
         self.session = Session(on_evidence=self._evidence)
         self.session.on_known_harm = self._explained_before

@@ -20,6 +20,7 @@ from whynan.record.patches import Patches
 from whynan.record.questions import is_test
 from whynan.record.sites import Frames, capture
 from whynan.record.stats import has_nonfinite, is_only_below, local_of, norms, number
+from whynan.watching.buffers import Buffers
 from whynan.watching.by_hand import ByHand, is_scaled
 from whynan.watching.history import History
 from whynan.watching.readers import Readers, is_bad
@@ -99,7 +100,8 @@ os.register_at_fork(after_in_child=_after_fork)  # once: it can never be taken b
 class Guard:
     """Wraps `step`, `backward` and the ways values are read; says when harm is seen."""
 
-    def __init__(self) -> None:
+    def __init__(self, buffers: Buffers) -> None:
+        self.buffers = buffers
         self.step = 0
         self.active = True
         self.looking = True  # False while the tracer looks instead
@@ -126,6 +128,7 @@ class Guard:
         self.on_error: Callable[[BaseException], None] = lambda error: None
         self._patches: Patches | None = None
         self._patched: set[type] = set()
+        self._is_spoilt = False  # a running variance is non-finite
         self.optimizers: weakref.WeakSet[Optimizer] = weakref.WeakSet()
 
     @property
@@ -245,7 +248,8 @@ class Guard:
         total = self.history.total
         local = self._per_thread.local
         losses = sum(values)
-        if 0 < total < LARGE_NORM and losses - losses == 0 and not local.clipped:
+        is_usual = 0 < total < LARGE_NORM and losses - losses == 0
+        if is_usual and not local.clipped and not self._is_spoilt:
             return "go"
         bad = [v for v in values if v - v != 0]
         # Finite gradients that were not so before, or are a later loss's: the program saw to it.
@@ -257,6 +261,9 @@ class Guard:
         if total - total != 0 and any(has_nonfinite(g) for g in dense):
             which = next(i for i, g in enumerate(dense) if has_nonfinite(g))
             return self._harm("gradient", _gradient_name(optimizer, which), None, optimizer)
+        buffer = self.buffers.spoilt() if self._is_spoilt else None
+        if buffer is not None:
+            return self._harm("parameter", f"buffer {buffer}", None, optimizer)
         if any(_is_bad(n) for n in local.clipped):
             return self._harm("gradient", "norm of the gradients", float("inf"), optimizer)
         if dense and total == 0 and any(abs(v) > LARGE_LOSS for v in values):
@@ -268,8 +275,10 @@ class Guard:
 
     def _measure(self, optimizer: Optimizer) -> list[torch.Tensor]:
         """Gradients, and what is known of them and of the losses."""
-        dense = _gradients(optimizer)
-        self.history.gradients(norms(dense))
+        dense, variances = _gradients(optimizer), self.buffers.variances
+        found = norms(dense + variances) if variances else norms(dense)
+        self.history.gradients(found[: len(dense)] if variances else found)
+        self._is_spoilt = any(v - v != 0 for v in found[len(dense) :]) if variances else False
         self._loss_values()
         return dense
 
