@@ -169,6 +169,11 @@ TESTED = {
         "import pandas as pd\nrows = []\nrows.append({'a': bad().item()})\n"
         "table = pd.DataFrame(rows)\nprint(len(table.dropna()))"
     ),
+    "made of a model's output": (
+        "net = torch.nn.Linear(2, 1)\nwith torch.no_grad():\n"
+        "    per = [net(some()).mean().item() for _ in range(30)]\n"
+        "good = [v for v in per if not math.isnan(v)]"
+    ),
     "a name that is given what it was made into": (
         "def step(loss):\n    loss = loss.mean()\n    v = value_of(loss)\n    loss.detach()\n"
         "    if broken(v): return\nstep(bad())"
@@ -231,9 +236,18 @@ UNTESTED = {
         "import pandas as pd\nrows = []\nrows.append({'a': bad().item()})\n"
         "other = pd.DataFrame([1.0]).dropna()\nprint(pd.DataFrame(rows))"
     ),
+    "made of another than the model's output": (
+        "net = torch.nn.Linear(2, 1)\nwith torch.no_grad():\n"
+        "    for _ in range(2):\n        net(some())\n"
+        "        v = infinite().item()\n        if math.isinf(v): continue"
+    ),
     "yielded and printed": (
         "def values():\n    for t in some():\n        yield t.item()\n"
         "for v in values():\n    print(v)\n    if math.isnan(2.0): continue"
+    ),
+    "after many that it tested": (
+        "for _ in range(30):\n    v = infinite().item()\n    if math.isinf(v): continue\n"
+        "print(bad().item())"
     ),
     "the module is asked for another": (
         "other = torch.ones(1)\nif torch.isfinite(other): print(torch.log(torch.zeros(1)).item())"
