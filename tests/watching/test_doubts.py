@@ -149,6 +149,28 @@ def test_infinities_among_others_are_mostly_meant(
     assert (watched.code, watched.stdout, watched.stderr) == (0, plain.stdout, plain.stderr)
 
 
+MEASURED = """
+with torch.no_grad():
+    for batch in (torch.ones(2, 3), torch.ones(2, 3) * share[0]):
+        value = net(batch).mean().item()
+        DEAL
+"""
+
+
+def test_an_output_of_which_the_program_tests_a_value_is_not_followed_up(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    deal = "if numpy.isnan(value): open('runs', 'a').write('x')"
+    script = written(tmp_path, TRAINED + SHARE + MEASURED.replace("DEAL", deal))
+    watched = programs.run(script, mode="auto")
+    assert watched.code == 0
+    assert (tmp_path / "runs").read_text() == "x"
+    untested = MEASURED.replace("DEAL", "print(value)")
+    result = programs.run(written(tmp_path, TRAINED + SHARE + untested), mode="auto")
+    assert result.report is not None
+    assert result.report["anomalies"][0]["location"]["source"].endswith("# HERE")
+
+
 LEFT_OUT = """
 import torch
 from torch import nn

@@ -101,9 +101,9 @@ class OutputSink:
         if harm is not None:
             self.checks.harm(harm)
 
-    def is_waiting(self) -> bool:
-        """Whether an output is still to be judged."""
-        return self._pending is not None
+    def waits_for(self) -> Harm | None:
+        """The output that is still to be judged."""
+        return self._pending
 
     def drop(self) -> None:
         """A loss is being made of it: the loss decides."""

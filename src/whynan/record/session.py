@@ -93,7 +93,7 @@ class Session:
         """Between two steps: take everything off, so that the program runs at full speed. What
         explains a non-finite value that is still alive is kept. False: not possible just now."""
         self.tracer.put_back()
-        if self.outputs.is_waiting() or _get_current_dispatch_mode() is not self._mode:
+        if self.outputs.waits_for() or _get_current_dispatch_mode() is not self._mode:
             return False
         self.rest()
         return True
@@ -191,6 +191,8 @@ class Session:
             self.checks.harm(harm)
 
     def _harm(self, harm: Harm) -> None:
+        if harm.is_tested and self.waiting.is_full and not self.outputs.waits_for():
+            return
         if self._harms >= MAX_HARMS:
             self.on_known_harm()
             return
@@ -198,7 +200,7 @@ class Session:
         if evidence is None:
             return
         evidence = self.scripts.placed(evidence)
-        self._harms += 1
+        self._harms += not harm.is_tested  # what the program deals with hides no harm
         if _place(evidence) in map(_place, self._evidence):
             self.on_known_harm()
             return
@@ -207,8 +209,16 @@ class Session:
             self.waiting.add_loss(evidence)
         elif harm.is_tested:
             self.waiting.add_tested(evidence)
+            self._drop_output_of(evidence)
         else:
             self._accept(evidence)
+
+    def _drop_output_of(self, evidence: Evidence) -> None:
+        """The program asks for a value that a model's output was made into: that is dealing with it."""
+        output = self.outputs.waits_for()
+        known = self.slicer.evidence(output) if output is not None else None
+        if known is not None and _place(self.scripts.placed(known)) == _place(evidence):
+            self.outputs.drop()
 
     def _before_observed(self) -> None:
         self.waiting.settle()

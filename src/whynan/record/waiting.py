@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from whynan.model import Evidence
 
+MAX_TESTED = 20
+
 
 def is_scaled(evidence: Evidence) -> bool:
     """Nothing but the multiplication by a loss scale overflowed: the finite gradients are right."""
@@ -29,8 +31,14 @@ class Waiting:
         self._losses.append(evidence)
         self.is_last = True
 
+    @property
+    def is_full(self) -> bool:
+        """Whether enough tested values are known since the last step."""
+        return len(self._tested) >= MAX_TESTED
+
     def add_tested(self, evidence: Evidence) -> None:
-        self._tested.append(evidence)
+        if not self.is_full:
+            self._tested.append(evidence)
 
     def backward_begins(self) -> None:
         self.is_last = self.spoilt = False

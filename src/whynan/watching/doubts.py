@@ -36,8 +36,11 @@ class Doubts:
             self.steps_to_record.add(seen.step + 1)  # if it lasts, the tracer will judge it
 
     def add_tested(self, seen: Seen) -> None:
-        """The program tests this value: what it does then tells whether it could go on."""
+        """The program tests this value: what it does then tells whether it could go on. The output
+        of a model just before is what the value was made of."""
         self._tested = seen
+        if self._open is not None and self._open.sink == "output":
+            self._open = None
 
     def drop(self) -> None:
         """There is certain harm."""

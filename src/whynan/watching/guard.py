@@ -447,7 +447,7 @@ class Guard:
             sink="observed", subject="value read out", step=self.step, value=value,
             frames=frames, certain=False,
         )  # fmt: skip
-        tested = frames is not None and is_test(frames.code, frames.lasti)
+        tested = frames is not None and self.quietly(is_test, frames.code, frames.lasti)
         self.quietly(self.on_tested if tested else self.on_doubt, seen)
 
     def _scale_collapsed(self, optimizer: Optimizer) -> None:
