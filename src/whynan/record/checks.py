@@ -20,6 +20,8 @@ from whynan.record.slicing import Harm
 from whynan.record.stats import has_nonfinite, local_of
 from whynan.record.tracer import Tracer
 
+_function_modes: Callable[[], int] = torch._C._len_torch_function_stack
+_dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
 WITNESSES = 4  # of the tensors that went bad together
 PLAIN = (torch.Tensor.__torch_dispatch__, torch._C._disabled_torch_dispatch_impl)
 Named = Iterable[tuple[str, torch.Tensor]]
@@ -34,7 +36,7 @@ def other_modes_off() -> Iterator[None]:
 
 def has_other_modes() -> bool:
     """Whether the program has modes of its own; the recorder's counts where it was not paused."""
-    return bool(torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack())
+    return bool(_function_modes() or _dispatch_modes())
 
 
 class Checks:

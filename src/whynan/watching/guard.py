@@ -128,6 +128,7 @@ class Guard:
         self.on_error: Callable[[BaseException], None] = lambda error: None
         self._patches: Patches | None = None
         self._patched: set[type] = set()
+        self._is_safe = False  # the update of this step cannot overflow
         self._is_spoilt = False  # a running variance is non-finite
         self.optimizers: weakref.WeakSet[Optimizer] = weakref.WeakSet()
 
@@ -280,6 +281,7 @@ class Guard:
         self.history.gradients(found[: len(dense)] if variances else found)
         self._is_spoilt = any(v - v != 0 for v in found[len(dense) :]) if variances else False
         self._loss_values()
+        self._is_safe = moves_safely(optimizer)
         return dense
 
     def _harm(
@@ -298,7 +300,7 @@ class Guard:
             rate = learning_rate(optimizer)
             values = self._per_thread.local.values
             self.history.row(self.step, values, rate, self.scaling.scale)
-            if not self.history.total < LARGE_NORM or not self.apart(moves_safely, optimizer):
+            if not self._is_safe or not self.history.total < LARGE_NORM:
                 self.apart(self._look_at_parameters, optimizer)
         self.step += 1
         self.begin_step()
