@@ -18,7 +18,6 @@ from whynan.positions import written_at
 LITERAL = re.compile(r"(?<![a-z])(inf|nan|infty|infinity)(?![a-z])", re.IGNORECASE)
 # The same, but for functions such as `nan_to_num`.
 WRITTEN = re.compile(r"(?<![a-z_])(inf|nan|infty|infinity)(?![a-z_])", re.IGNORECASE)
-MAX_NAMES = 4  # self.fill = fill; def __init__(self, fill=LOWEST); LOWEST = float("-inf")
 
 
 CONVERSIONS = frozenset({"float", "tensor", "as_tensor", "asarray", "array"})
@@ -28,7 +27,7 @@ def names_nonfinite(site: Site) -> bool:
     """Of `x[0] = fill`: whether the file says that `fill` is an infinity or NaN."""
     if LITERAL.search(written_at(site)):
         return True
-    return any(_stands_for(value, site.file, MAX_NAMES) for value in _written(site))
+    return any(_stands_for(value, site.file) for value in _written(site))
 
 
 def mentions_nonfinite(site: Site) -> bool:
@@ -36,20 +35,27 @@ def mentions_nonfinite(site: Site) -> bool:
     text = written_at(site).partition("#")[0]
     given = _given(site.file)
     return bool(WRITTEN.search(text)) or any(
-        _stands_for(value, site.file, MAX_NAMES)
+        _stands_for(value, site.file)
         for name in re.findall(r"[^\W\d]\w*", text)
         for value in given.get(name, ())
     )
 
 
-def _stands_for(value: ast.expr, file: str, depth: int) -> bool:
-    if LITERAL.search(ast.unparse(value)):
-        return True
-    return depth > 0 and any(
-        _is_imported(name, file)
-        or any(_stands_for(given, file, depth - 1) for given in _given(file).get(_last(name), ()))
-        for name in _references(value)
-    )
+def _stands_for(value: ast.expr, file: str) -> bool:
+    """Itself, or by names for names: self.fill = fill; def __init__(self, fill=LOWEST)."""
+    given, seen = _given(file), set[str]()
+    pending = [value]
+    while pending:
+        value = pending.pop()
+        if LITERAL.search(ast.unparse(value)):
+            return True
+        for name in _references(value):
+            if _is_imported(name, file):
+                return True
+            if _last(name) not in seen:  # the same name may be handed on at a hundred places
+                seen.add(_last(name))
+                pending += given.get(_last(name), ())
+    return False
 
 
 def _references(value: ast.expr) -> Iterator[ast.expr]:

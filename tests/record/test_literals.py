@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import linecache
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 import torch
 
 from tests.record.test_tracer import anomalies_of, expect
-from whynan.constants import names_nonfinite
+from whynan.constants import _given, _tree, names_nonfinite
 from whynan.model import Site
 
 FILL = float("nan")
@@ -154,3 +155,19 @@ def test_a_constant_of_another_module_is_known(
         )  # fmt: skip
 
     assert [names_nonfinite(site(line)) for line in (5, 6, 7)] == [True, True, False]
+
+
+def test_names_that_are_handed_on_in_circles_come_to_an_end(tmp_path: Path) -> None:
+    handed_on = "def f{i}(a=b, b=c, c=d, d=a): g(a=b, b=c, c=a, d=b)\n"
+    file = tmp_path / "circles.py"
+    file.write_text("".join(handed_on.format(i=i) for i in range(80)) + "x[0] = a\n")
+    site = Site(
+        file=str(file), line=81, end_line=81, column=0, end_column=4, function="<module>",
+        source="x[0] = a", expression="x[0]",
+    )  # fmt: skip
+    assert not names_nonfinite(site)
+    file.write_text(file.read_text().replace("d=a)", "d=float('-inf'))", 1))
+    linecache.clearcache()
+    _given.cache_clear()
+    _tree.cache_clear()
+    assert names_nonfinite(site)

@@ -107,7 +107,7 @@ class Session:
             sys.setprofile(self._leave_soon)
 
     def _leave_soon(self, frame: Any, event: str, arg: Any) -> None:
-        if _get_current_dispatch_mode() is self._mode or not self._is_asleep:
+        if _get_current_dispatch_mode() is not None or not self._is_asleep:  # else still inside
             self.leave()
             sys.setprofile(None)
 
