@@ -16,6 +16,7 @@ from whynan.record.batches import Batches
 from whynan.record.checks import Checks
 from whynan.record.circumstances import look_around
 from whynan.record.exceptions import harm_of_exception
+from whynan.record.fused import Fused
 from whynan.record.modules import ModuleTracker
 from whynan.record.optimizer_sink import OptimizerSink
 from whynan.record.output_sink import OutputSink
@@ -42,6 +43,7 @@ class Session:
     ) -> None:
         self.modules = ModuleTracker()
         self.tracer = Tracer(self.modules, hold_bytes=hold_bytes)
+        self.modules.special[torch.nn.LSTM] = Fused(self.tracer).call
         self.slicer = Slicer(self.tracer)
         self.checks = Checks(self.tracer, self.modules, self._harm, self.slicer.evidence)
         self.outputs = OutputSink(self.checks)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from types import CodeType
 from typing import Any
 
 import torch
@@ -52,6 +53,7 @@ SINGULAR = frozenset(
 )  # fmt: skip
 MAX_FAILURES = 100
 MAX_LEVELS = 8
+MAX_NODES = 1024  # of operations that are recorded as one
 HOLD_BYTES = 8 << 20  # more would keep the allocator from reusing warm memory
 KEEP_BYTES = 256 << 20
 
@@ -195,7 +197,43 @@ class Tracer:
             self.on_read_out(record, out)
         return out
 
-    def _begin(self, info: OpInfo, args: Any, kwargs: dict[str, Any], local: Local) -> Record:
+    def may_pause(self) -> bool:
+        """Whether operations of this thread are recorded now, and a few could be left out."""
+        local = self._per_thread.local
+        return (
+            self.active
+            and not (local.busy or self.stopping or self.shadowing)
+            and _node() is None
+            and _tracing() is None
+        )
+
+    def record_whole(self, info: OpInfo, args: Any, outs: Any, inside: CodeType) -> bool:
+        """Record as one operation what ran while the recorder was off. False, and nothing is
+        recorded, if a result is non-finite: then the parts have to be known."""
+        local = self._per_thread.local
+        local.busy += 1
+        mode = self.pause()
+        try:
+            if any(has_nonfinite(t.detach()) for t in outs):
+                return False
+            record = self._begin(info, args, {}, local, inside)
+            record.surely_finite = True
+            self._end(record, info, args, {}, outs, local)
+        except Exception as error:
+            self._failed(error)
+        finally:
+            self.resume(mode)
+            local.busy -= 1
+        return True
+
+    def _begin(
+        self,
+        info: OpInfo,
+        args: Any,
+        kwargs: dict[str, Any],
+        local: Local,
+        inside: CodeType | None = None,
+    ) -> Record:
         record = Record()
         record.index = self.next_index
         self.next_index += 1
@@ -212,11 +250,14 @@ class Tracer:
         if node is None:
             frames = (record.in_optimizer and local.optimizer_frames) or capture(sys._getframe(3))
             record.module = self.modules.running()
+            if inside is not None and frames is not None:
+                frames = frames._replace(inside=inside)
         else:
             frames = self._begin_backward(record, node, local)
         record.frames = frames
         if grad_enabled:
-            self._claim_nodes(Origin(frames, record.module), local)
+            levels = MAX_LEVELS if inside is None else MAX_NODES
+            self._claim_nodes(Origin(frames, record.module), local, levels)
         sure = info.faithful
         tainted: list[Ref] | None = None
         requires_grad = False
@@ -251,6 +292,8 @@ class Tracer:
                             record.reads_grad = True
                         if tensor.requires_grad:
                             requires_grad = True
+                            if not ref[0].leaf and tensor.is_leaf:
+                                self._meet_leaf(ref[0], tensor)
                 refs.append(group)
             else:
                 refs.append(arg)
@@ -284,14 +327,14 @@ class Tracer:
             frames = self._begin_backward(record, node, local)
         self._claim_nodes(Origin(frames, record.module), local)
 
-    def _claim_nodes(self, origin: Origin, local: Local) -> None:
+    def _claim_nodes(self, origin: Origin, local: Local, levels: int = MAX_LEVELS) -> None:
         """The autograd nodes made since the last operation are this one's: one for each level
         of differentiation. A node that another operation claimed stays that one's."""
         newest, claimed = _sequence(), local.claimed
         if newest == claimed + 1:
             local.made.setdefault(claimed, origin)
         else:
-            for number in range(max(claimed, newest - MAX_LEVELS), newest):
+            for number in range(max(claimed, newest - levels), newest):
                 local.made.setdefault(number, origin)
         local.claimed = newest
 

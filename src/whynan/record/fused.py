@@ -1,0 +1,71 @@
+"""An `nn.LSTM` on a CPU is one kernel for each layer, among dozens of views: recorded as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.module import _has_any_global_hook
+
+from whynan.record.ops import info_of
+from whynan.record.stats import has_nonfinite
+from whynan.record.tracer import Tracer
+
+_function_modes: Callable[[], int] = torch._C._len_torch_function_stack
+_transform: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
+_has_kernel = torch.backends.mkldnn.is_available()
+_may_use_kernel: Callable[[], bool] = torch._C._get_mkldnn_enabled
+
+
+class Fused:
+    """Lets an LSTM run without the recorder. When something in it went bad it runs once more, with
+    the recorder: it draws no random numbers, so that its results are the same."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self.tracer = tracer
+
+    def call(
+        self, original: Callable[..., Any], module: nn.LSTM, args: Any, kwargs: dict[str, Any]
+    ) -> Any:
+        tracer = self.tracer
+        suits = not kwargs and len(args) in (1, 2) and _suits(module, args[0])
+        mode = tracer.pause() if suits and tracer.may_pause() else None
+        if mode is None:
+            return original(module, *args, **kwargs)
+        try:
+            output, state = original(module, *args)
+        finally:
+            tracer.resume(mode)
+        written = (output, *state)
+        given = (args[0], list((args[1:] or ((),))[0] or ()), module._flat_weights)
+        if not tracer.record_whole(_INFO, given, written, original.__code__):
+            return original(module, *args)
+        return output, state
+
+
+_INFO = info_of(torch.ops.aten.lstm.input)
+
+
+def _suits(module: nn.LSTM, x: Any) -> bool:
+    """Whether the kernel computes it, and nothing of the program runs inside."""
+    return (
+        type(x) is torch.Tensor
+        and x.is_cpu
+        and x.dtype is torch.float32
+        and not module.proj_size
+        and not (module.dropout and module.training)
+        and not module._forward_hooks
+        and not module._forward_pre_hooks
+        and not module._backward_hooks
+        and not module._backward_pre_hooks
+        and not _has_any_global_hook()
+        and module._compiled_call_impl is None
+        and "forward" not in vars(module)
+        and _has_kernel
+        and _may_use_kernel()
+        and not torch.is_autocast_enabled("cpu")
+        and not _function_modes()
+        and _transform() is None
+    )
