@@ -7,15 +7,14 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.modules.module import _has_any_global_hook
 
 from whynan.record.ops import info_of
-from whynan.record.stats import has_nonfinite
 from whynan.record.tracer import Tracer
 
 _function_modes: Callable[[], int] = torch._C._len_torch_function_stack
 _transform: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
-_has_kernel = torch.backends.mkldnn.is_available()
+_has_kernel: bool = torch._C._has_mkldnn
+_has_global_hook: Callable[[], bool] = torch.nn.modules.module._has_any_global_hook
 _may_use_kernel: Callable[[], bool] = torch._C._get_mkldnn_enabled
 
 
@@ -60,7 +59,7 @@ def _suits(module: nn.LSTM, x: Any) -> bool:
         and not module._forward_pre_hooks
         and not module._backward_hooks
         and not module._backward_pre_hooks
-        and not _has_any_global_hook()
+        and not _has_global_hook()
         and module._compiled_call_impl is None
         and "forward" not in vars(module)
         and _has_kernel
