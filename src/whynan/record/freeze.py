@@ -187,7 +187,7 @@ class Freezer:
         entry = ref.entry
         reader = next((r for r in path[1:] if r is not None), None)
         frames: Frames | None = entry.entered or (reader.frames if reader else None)
-        name = self.tracer.modules.name_of_storage(entry.cdata)
+        name = self.tracer.modules.name_of_storage(entry)
         outside = FROM_LOADER if entry.entered is not None else "data from outside torch"
         source = " ".join(name) if name else outside
         tensor = ref.tensor()
@@ -266,7 +266,7 @@ class Freezer:
 
     def _source(self, ref: Ref, record: Record | None = None) -> str | None:
         entry = ref.entry
-        name = self.tracer.modules.name_of_storage(entry.cdata)
+        name = self.tracer.modules.name_of_storage(entry)
         if name:
             return " ".join(name)
         if entry.entered is not None:

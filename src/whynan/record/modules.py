@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from whynan.record.patches import Patches
-from whynan.record.storages import storage_id
+from whynan.record.storages import Entry, storage_id
 
 _is_compiling = torch.compiler.is_compiling
 
@@ -104,8 +104,10 @@ class ModuleTracker:
             self._holders = weakref.WeakSet(_holders(ran))
         return [*self._holders, *ran]
 
-    def name_of_storage(self, cdata: int) -> tuple[str, str] | None:
+    def name_of_storage(self, entry: Entry) -> tuple[str, str] | None:
         """("parameter" or "buffer", dotted name) of the tensor that owns this storage."""
+        if entry.expired():
+            return None
         found = [
             (kind, clean(name))
             for root in self._outermost()
@@ -114,7 +116,7 @@ class ModuleTracker:
                 ("buffer", root.named_buffers()),
             )
             for name, tensor in items
-            if torch._C._has_storage(tensor) and storage_id(tensor) == cdata
+            if torch._C._has_storage(tensor) and storage_id(tensor) == entry.cdata
         ]
         return max(found, key=lambda pair: pair[1].count("."), default=None)
 

@@ -21,8 +21,8 @@ def forget(tracer: Tracer, *, before: int) -> None:
     """Drop this thread's records older than `before`, but for those that explain a non-finite
     value that is still alive."""
     local = tracer.local
-    for entry in local.holder.let_go(all_weakly=tracer.met_bad):
-        tracer.entries.pop(entry.cdata, None)
+    for entry in local.holder.let_go():
+        tracer.drop(entry)
     _freeze_what_may_outlive(tracer, before)
     while local.kept and local.kept[0][0].index < before:
         let_go_oldest(local)  # else whynan itself would keep non-finite values alive
@@ -72,7 +72,7 @@ def _sweep(tracer: Tracer) -> None:
         if entry.writers:
             entry.writers = [w for w in entry.writers if w[0] in tracer.records]
         if not entry.writers and entry.expired():
-            tracer.entries.pop(entry.cdata, None)
+            tracer.drop(entry)
     tracer.sweep_at = 2 * len(tracer.entries) + SWEEP_SLACK
     leaves = tracer.local.leaves
     for key in [k for k, weak in leaves.items() if weak() is None]:

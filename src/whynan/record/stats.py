@@ -62,11 +62,16 @@ def look(x: torch.Tensor) -> tuple[bool, float | None]:
     numel = x.numel()
     if x.dtype in NORMED and numel <= MEDIUM_NUMEL:
         size = abs(number(x)) if numel == 1 else number(_vector_norm(x))
-        return size - size != 0 and _exactly(x), size
-    return has_nonfinite(x), None
+    elif _suits_dot(x):
+        size = _norm_of_large(x)
+    else:
+        return has_nonfinite(x), None
+    if size - size == 0:
+        return False, size
+    return _exactly(x), None
 
 
-MEDIUM_NUMEL = 1 << 16  # beyond it a sum is faster than a norm
+MEDIUM_NUMEL = 1 << 16  # beyond it a dot product or a sum is faster than a norm
 LARGE_NUMEL = 1 << 17
 DOT_TYPES = (torch.float32, torch.float64)
 NORMED = (torch.float32, torch.float64, torch.bfloat16)

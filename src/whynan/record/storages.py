@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -13,21 +13,9 @@ Index = tuple[int, ...]
 storage_id: Callable[[torch.Tensor], int] = torch._C._storage_id  # type: ignore[attr-defined]  # not in torch's stub
 
 
-class _Weak:
-    """Keeps a storage's address from being reused, and not its bytes."""
-
-    __slots__ = ("handle",)
-
-    def __init__(self, storage: torch.UntypedStorage) -> None:
-        self.handle: Any = storage._weak_ref()  # an address, whatever torch's stub says
-
-    def __del__(self) -> None:
-        torch.UntypedStorage._free_weak_ref(self.handle)  # type: ignore[no-untyped-call]  # torch
-
-
 class Entry:
-    """One storage and its writers. While it is known, its address is not reused: the bytes are
-    held, or there is a weak handle."""
+    """One storage and its writers. Its bytes are held, or it is only watched: a handle of torch's
+    own would keep its header, which keeps the allocator from joining the memory around it."""
 
     __slots__ = (
         "cdata", "entered", "from_grad", "held", "leaf", "model_input", "nbytes", "norm",
@@ -37,7 +25,7 @@ class Entry:
     def __init__(self, storage: torch.UntypedStorage) -> None:
         self.cdata: int = storage._cdata
         self.held: torch.UntypedStorage | None = None
-        self.weak: _Weak | None = None
+        self.weak: weakref.ref[torch.UntypedStorage] | None = None
         self.nbytes: int = storage.nbytes()
         self.tainted = False  # some element is, or may be, non-finite
         self.norm: float | None = None  # of all of it, where the last write told it
@@ -50,23 +38,20 @@ class Entry:
         self.writers: list[tuple[int, Ref]] = []
 
     def watch(self, storage: torch.UntypedStorage) -> None:
-        """Know it by a weak handle from now on."""
+        """Know it, and do not keep it."""
         if self.weak is None:
-            self.weak = _Weak(storage)
+            self.weak = weakref.ref(storage)
         self.held = None
 
     def storage(self) -> torch.UntypedStorage | None:
         """The bytes, if anybody still keeps them."""
         if self.held is not None:
             return self.held
-        if self.weak is None:
-            return None
-        return torch.UntypedStorage._new_with_weak_ptr(self.weak.handle)
+        return self.weak() if self.weak is not None else None
 
     def expired(self) -> bool:
-        if self.held is not None:
-            return False
-        return self.weak is None or bool(torch.UntypedStorage._expired(self.weak.handle))
+        """Whether the storage is gone, and its address perhaps another one's."""
+        return self.held is None and (self.weak is None or self.weak() is None)
 
 
 class Ref(NamedTuple):
@@ -149,27 +134,12 @@ class Holder:
             if oldest.held is not None:
                 oldest.watch(oldest.held)
 
-    def let_go(self, *, all_weakly: bool = True) -> list[Entry]:
-        """Hold nothing any longer. Returns what is gone by that; of it, unless `all_weakly`, not
-        even a weak handle was made."""
-        gone = []
-        for entry in self._entries:
-            storage, entry.held = entry.held, None
-            if storage is None or entry.weak is not None:
-                continue
-            if all_weakly or _has_other_users(storage):
-                entry.weak = _Weak(storage)
-            else:
-                gone.append(entry)
+    def let_go(self) -> list[Entry]:
+        """Hold nothing any longer. Returns what is gone by that."""
+        held = [entry for entry in self._entries if entry.held is not None]
+        for entry in held:
+            if entry.held is not None:
+                entry.watch(entry.held)
         self._entries.clear()
         self._bytes = 0
-        return gone
-
-
-def _has_other_users(storage: torch.UntypedStorage) -> bool:
-    """Than the caller: a tensor, or somebody with the same Python object."""
-    return _use_count(storage._cdata) > 1 or sys.getrefcount(storage) > OWN_REFERENCES
-
-
-OWN_REFERENCES = 3  # the caller's, the parameter, and that of getrefcount itself
-_use_count: Callable[[int], int] = torch._C._storage_Use_Count
+        return [entry for entry in held if entry.expired()]

@@ -144,11 +144,17 @@ class Tracer:
 
     def entry_of(self, tensor: torch.Tensor) -> Entry | None:
         """What is known about a tensor's storage."""
-        return self.entries.get(storage_id(tensor))
+        entry = self.entries.get(storage_id(tensor))
+        return None if entry is None or entry.expired() else entry
+
+    def drop(self, entry: Entry) -> None:
+        """Forget a storage that is gone. Its address may be another one's already."""
+        if self.entries.get(entry.cdata) is entry:
+            del self.entries[entry.cdata]
 
     def clear(self) -> None:
         """Let go of everything."""
-        self.local.holder.let_go(all_weakly=False)
+        self.local.holder.let_go()
         self.local.kept.clear()
         self.records = {}
         self.entries = {}
@@ -369,7 +375,7 @@ class Tracer:
             window = (tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype)
         except (NotImplementedError, RuntimeError):
             return None  # sparse, nested
-        if entry is None:
+        if entry is None or (entry.held is None and entry.expired()):
             if tensor.layout is not _strided or tensor._is_zerotensor():
                 return None  # a zero tensor of forward-mode autograd has no memory at all
             entry = self._meet(tensor)
@@ -490,8 +496,8 @@ class Tracer:
                 continue
             cdata = storage._cdata
             entry = entries.get(cdata)
-            fresh = entry is None
-            if entry is None:
+            fresh = entry is None or (entry.held is None and entry.expired())
+            if entry is None or fresh:
                 if tensor.layout is not _strided or tensor._is_zerotensor():
                     continue
                 entry = Entry(storage)
@@ -544,7 +550,7 @@ class Tracer:
             entry.overflowed = makes_it or any(ref[0].overflowed for ref in tainted or ())
         # What comes in is often a temporary, of which the program itself keeps a copy only.
         refs = record.outs if record.info.entry else record_refs(record)
-        kept = {ref[0].cdata: ref[0].storage() for ref in refs}
+        kept = {ref[0]: ref[0].storage() for ref in refs}
         record.kept = tuple(s for s in kept.values() if s is not None)
         size = sum(s.nbytes() for s in record.kept)
         local = self.local
