@@ -141,3 +141,17 @@ def test_a_scripted_lstm_still_compiles() -> None:
         scripted = torch.jit.script(Encoder())
         hidden = scripted(torch.ones(5, 2, 3))
     assert hidden.shape == (5, 2, 4)
+
+
+def test_a_saved_value_that_was_bad_before_the_recording_is_named_when_it_does_harm() -> None:
+    weight = nn.Parameter(torch.tensor([100.0, 1.0]))
+    loss = torch.exp(weight)[1] * 1.0  # exp(100) is infinite, and not in the loss
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+
+    def program() -> None:
+        loss.backward()  # type: ignore[no-untyped-call]  # torch
+        optimizer.step()
+
+    (anomaly,) = anomalies_of(program)
+    assert anomaly.finding.mechanism == "nonfinite_data"
+    assert anomaly.origin.value == float("inf")

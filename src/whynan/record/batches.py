@@ -86,7 +86,11 @@ class Batches:
     def _keep(self, args: Any) -> None:
         """Detached: the graph behind an input must not be kept alive."""
         plain = [t for t in tensors_in(args) if type(t) is torch.Tensor and t.dim() > 0]
-        self.inputs = [t.detach() for t in plain if t.layout is torch.strided and not t.is_meta]
+        self.inputs = [
+            t.detach() if t.requires_grad else t
+            for t in plain
+            if t.layout is torch.strided and not t.is_meta
+        ]
 
     def _wrap_next_index(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def next_index(iterator: Any) -> Any:

@@ -147,7 +147,7 @@ class Checks:
         if not (tensor.is_floating_point() or tensor.is_complex()) or tensor.is_meta:
             return False
         entry = self.tracer.entry_of(tensor)
-        if entry is not None and not entry.tainted and not entry.partial:
+        if entry is not None and not (entry.tainted or entry.partial or entry.unseen):
             return False
         return has_nonfinite(tensor.detach())
 

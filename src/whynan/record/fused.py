@@ -61,7 +61,7 @@ def _suits(module: nn.LSTM, x: Any) -> bool:
         and not module._backward_pre_hooks
         and not _has_global_hook()
         and module._compiled_call_impl is None
-        and "forward" not in vars(module)
+        and "forward" not in module.__dict__
         and _has_kernel
         and _may_use_kernel()
         and not torch.is_autocast_enabled("cpu")

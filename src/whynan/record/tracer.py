@@ -277,6 +277,10 @@ class Tracer:
                     sure = False
                 else:
                     entry = ref[0]
+                    if entry.unseen:
+                        sure = False
+                        if info.mutates:
+                            self._look_into(entry, arg)
                     if entry.tainted:
                         tainted = [ref] if tainted is None else [*tainted, ref]
                     if entry.from_grad:
@@ -292,6 +296,8 @@ class Tracer:
                     if ref is None:
                         sure = False
                     else:
+                        if ref[0].unseen:
+                            self._look_into(ref[0], tensor)
                         if ref[0].tainted:
                             tainted = [ref] if tainted is None else [*tainted, ref]
                         if ref[0].from_grad:
@@ -393,10 +399,14 @@ class Tracer:
             size = tensor.numel() * tensor.element_size()
             whole = entry.nbytes == size
             entry.partial = not whole
-            self._look_into(entry, tensor)
+            if whole and _node() is not None:
+                entry.unseen = True
+            else:
+                self._look_into(entry, tensor)
         return entry
 
     def _look_into(self, entry: Entry, tensor: torch.Tensor) -> None:
+        entry.unseen = False
         if has_nonfinite(tensor.detach()):
             entry.tainted = self.met_bad = True
 
@@ -525,7 +535,7 @@ class Tracer:
                     bad += (len(outs),)
                 if whole:
                     entry.tainted = is_bad
-                    entry.partial = False
+                    entry.partial = entry.unseen = False
                     entry.overflowed = False
                 else:
                     entry.norm = None
@@ -543,6 +553,11 @@ class Tracer:
 
     def _suspect(self, record: Record) -> None:
         """An output is non-finite: keep what explains it for as long as the budget allows."""
+        for ref in record_refs(record):
+            if ref[0].unseen and (seen := ref.tensor()) is not None:
+                self._look_into(ref[0], seen)
+                if ref[0].tainted:
+                    record.tainted_in = [*(record.tainted_in or ()), ref]
         tainted = record.tainted_in
         makes_it = not tainted and not record.info.entry and not writes_literal(record)
         for position in record.bad:
