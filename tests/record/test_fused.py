@@ -149,7 +149,7 @@ def test_a_saved_value_that_was_bad_before_the_recording_is_named_when_it_does_h
     optimizer = torch.optim.SGD([weight], lr=0.1)
 
     def program() -> None:
-        loss.backward()  # type: ignore[no-untyped-call]  # torch
+        loss.backward()
         optimizer.step()
 
     (anomaly,) = anomalies_of(program)
