@@ -155,3 +155,17 @@ def test_a_saved_value_that_was_bad_before_the_recording_is_named_when_it_does_h
     (anomaly,) = anomalies_of(program)
     assert anomaly.finding.mechanism == "nonfinite_data"
     assert anomaly.origin.value == float("inf")
+
+
+def test_a_cell_state_that_was_given_bad_is_followed_to_where_it_does_harm() -> None:
+    def program() -> None:
+        lstm = nn.LSTM(3, 4)
+        with torch.no_grad():
+            for p in lstm.parameters():
+                p.fill_(40.0)  # every gate is open
+        start = torch.full((1, 2, 4), 1e38) * 10
+        state = (torch.zeros(1, 2, 4), start)
+        _, (_, cell) = lstm(torch.ones(5, 2, 3), state)
+        (cell * 2).sum().item()
+
+    expect(program, "* 10", "overflow", "data")

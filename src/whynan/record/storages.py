@@ -30,7 +30,7 @@ class Entry:
         self.tainted = False  # some element is, or may be, non-finite
         self.norm: float | None = None  # of all of it, where the last write told it
         self.partial = False  # not every byte was looked at: look at each slice that is read
-        self.unseen = False  # met in a backward pass: looked at when a result of it is bad
+        self.unseen = False  # to be looked at when a result of it is bad
         self.overflowed = False  # holds an infinity that arithmetic made
         self.from_grad = False  # is a leaf's gradient, or was computed from one outside autograd
         self.leaf = False

@@ -215,16 +215,18 @@ class Tracer:
 
     def record_whole(self, info: OpInfo, args: Any, outs: Any, inside: CodeType) -> bool:
         """Record as one operation what ran while the recorder was off. False, and nothing is
-        recorded, if a result is non-finite: then the parts have to be known."""
+        recorded, if its first result is non-finite: then the parts have to be known."""
         local = self._per_thread.local
         local.busy += 1
         mode = self.pause()
         try:
-            if any(has_nonfinite(t.detach()) for t in outs):
+            if has_nonfinite(outs[0].detach()):
                 return False
             record = self._begin(info, args, {}, local, inside)
             record.surely_finite = True
             self._end(record, info, args, {}, outs, local)
+            for ref in record.outs[1:]:
+                ref[0].unseen = True
         except Exception as error:
             self._failed(error)
         finally:
