@@ -169,3 +169,54 @@ def test_a_cell_state_that_was_given_bad_is_followed_to_where_it_does_harm() -> 
         (cell * 2).sum().item()
 
     expect(program, "* 10", "overflow", "data")
+
+
+def test_an_infinity_that_the_lstm_absorbs_is_named_when_its_gradient_is_bad() -> None:
+    def program() -> None:
+        torch.manual_seed(0)
+        lstm = nn.LSTM(3, 4, batch_first=True)
+        optimizer = torch.optim.SGD(lstm.parameters(), lr=0.1)
+        price = torch.rand(2, 5, 3) + 1
+        price[1, 4, 2] = 0
+        feature = 1 / price
+        lstm(feature)[0].sum().backward()
+        optimizer.step()
+
+    (anomaly, *_) = anomalies_of(program)
+    assert anomaly.finding.mechanism == "division_by_zero"
+    assert anomaly.origin.site is not None
+    assert anomaly.origin.site.source == line_with("1 / price", program)
+
+
+def test_a_forward_that_the_program_replaced_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = nn.LSTM.forward
+    calls = []
+
+    def forward(module: nn.LSTM, x: torch.Tensor) -> torch.Tensor:
+        calls.append(x)
+        hidden: torch.Tensor = original(module, x)[0]
+        return hidden
+
+    monkeypatch.setattr(nn.LSTM, "forward", forward)
+    with whynan.trace():
+        hidden = nn.LSTM(3, 4)(torch.full((2, 5, 3), float("nan")))
+    assert hidden.shape == (2, 5, 4)
+    assert len(calls) == 1
+
+
+def test_hooks_for_saved_tensors_run_once() -> None:
+    packed = []
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        packed.append(tensor.shape)
+        return tensor
+
+    def run() -> int:
+        packed.clear()
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            nn.LSTM(3, 4)(torch.full((2, 5, 3), float("nan")))
+        return len(packed)
+
+    expected = run()
+    with whynan.trace():
+        assert run() == expected

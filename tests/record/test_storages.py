@@ -1,6 +1,11 @@
 """What is known about a storage while it lives, and after."""
 
+import math
+import weakref
+
+import numpy as np
 import torch
+from torch import nn
 
 import whynan
 from whynan.record.storages import Entry, Holder
@@ -74,4 +79,39 @@ def test_one_too_large_to_hold_is_only_watched() -> None:
     entry = held(holder, tensor)
     assert not entry.expired()
     del tensor
+    assert entry.expired()
+
+
+def test_the_batch_is_the_programs_to_free() -> None:
+    net = nn.Linear(3, 4)
+    with whynan.trace():
+        x = torch.ones(2, 3)
+        weak = weakref.ref(x)
+        net(x)
+        del x
+        assert weak() is None
+
+
+def test_a_storage_that_was_made_smaller_stays_so() -> None:
+    with whynan.trace() as trace:
+        shard = torch.zeros(64) * 2
+        x = torch.ones(64) / shard
+        shard.untyped_storage().resize_(0)
+        (x - math.inf).sum().item()  # looked into at once, back to the division
+    assert whynan.diagnose(trace).anomalies
+    assert shard.untyped_storage().nbytes() == 0
+
+
+def test_memory_of_a_numpy_array_is_copied_where_it_explains_something() -> None:
+    tensor = torch.from_numpy(np.array([1.0, math.nan]))
+    entry = Entry(tensor.untyped_storage())
+    entry.watch(tensor.untyped_storage())
+    kept = entry.keep()
+    assert kept is not None
+    assert kept.data_ptr() != tensor.untyped_storage().data_ptr()
+    del tensor
+    assert entry.is_gone()
+    assert not entry.expired()
+    assert entry.storage() is kept
+    del kept
     assert entry.expired()

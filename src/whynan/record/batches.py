@@ -15,6 +15,7 @@ from whynan.files import SAVE_BATCH_TO
 from whynan.model import Fetch, Sample
 from whynan.record.checks import Checks, tensors_in
 from whynan.record.patches import Patches
+from whynan.record.storages import is_torchs
 
 
 class Asked:
@@ -84,13 +85,9 @@ class Batches:
         self.checks.quietly(lambda: self._keep(args))
 
     def _keep(self, args: Any) -> None:
-        """Detached: the graph behind an input must not be kept alive."""
+        """Detached: neither the graph behind an input nor the program's own object is kept alive."""
         plain = [t for t in tensors_in(args) if type(t) is torch.Tensor and t.dim() > 0]
-        self.inputs = [
-            t.detach() if t.requires_grad else t
-            for t in plain
-            if t.layout is torch.strided and not t.is_meta
-        ]
+        self.inputs = [_kept(t) for t in plain if t.layout is torch.strided and not t.is_meta]
 
     def _wrap_next_index(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def next_index(iterator: Any) -> Any:
@@ -114,6 +111,11 @@ class Batches:
             return batch
 
         return fetch
+
+
+def _kept(tensor: torch.Tensor) -> torch.Tensor:
+    """Memory that is not torch's own, as a NumPy array's, may be gone when it is looked at."""
+    return tensor.detach() if is_torchs(tensor.untyped_storage()) else tensor.detach().clone()
 
 
 def keep_batch(inputs: list[torch.Tensor], sample: int | None, indices: list[int] | None) -> None:

@@ -15,12 +15,13 @@ _function_modes: Callable[[], int] = torch._C._len_torch_function_stack
 _transform: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
 _has_kernel: bool = torch._C._has_mkldnn
 _has_global_hook: Callable[[], bool] = torch.nn.modules.module._has_any_global_hook
+_saved_tensors_hooks: Callable[[bool], Any] = torch._C._autograd._top_saved_tensors_default_hooks
 _may_use_kernel: Callable[[], bool] = torch._C._get_mkldnn_enabled
 
 
 class Fused:
-    """Lets an LSTM run without the recorder. When something in it went bad it runs once more, with
-    the recorder: it draws no random numbers, so that its results are the same."""
+    """Lets an LSTM run without the recorder. When something bad came in or came out it runs once
+    more, with the recorder: it draws no random numbers, so that its results are the same."""
 
     def __init__(self, tracer: Tracer) -> None:
         self.tracer = tracer
@@ -29,30 +30,36 @@ class Fused:
         self, original: Callable[..., Any], module: nn.LSTM, args: Any, kwargs: dict[str, Any]
     ) -> Any:
         tracer = self.tracer
-        suits = not kwargs and len(args) in (1, 2) and _suits(module, args[0])
+        suits = not kwargs and len(args) in (1, 2) and _suits(module, *args)
         mode = tracer.pause() if suits and tracer.may_pause() else None
         if mode is None:
             return original(module, *args, **kwargs)
         try:
-            output, state = original(module, *args)
+            result = original(module, *args)
         finally:
             tracer.resume(mode)
-        written = (output, *state)
-        given = (args[0], list((args[1:] or ((),))[0] or ()), module._flat_weights)
-        if not tracer.record_whole(_INFO, given, written, original.__code__):
+        output, state = result
+        given = (args[0], list(args[1] or ()) if args[1:] else [], module._flat_weights)
+        if not tracer.record_whole(_INFO, given, (output, *state), original.__code__):
             return original(module, *args)
-        return output, state
+        return result
 
 
 _INFO = info_of(torch.ops.aten.lstm.input)
+_FORWARD = nn.LSTM.forward
+_PLAIN = (torch.Tensor, nn.Parameter)
 
 
-def _suits(module: nn.LSTM, x: Any) -> bool:
+def _suits(module: nn.LSTM, x: Any, state: Any = None) -> bool:
     """Whether the kernel computes it, and nothing of the program runs inside."""
     return (
         type(x) is torch.Tensor
         and x.is_cpu
         and x.dtype is torch.float32
+        and nn.LSTM.forward is _FORWARD
+        and (state is None or (type(state) is tuple and all(type(t) in _PLAIN for t in state)))
+        and all(type(w) in _PLAIN for w in module._flat_weights)
+        and _saved_tensors_hooks(False) is None
         and not module.proj_size
         and not (module.dropout and module.training)
         and not module._forward_hooks

@@ -106,7 +106,7 @@ class ModuleTracker:
 
     def name_of_storage(self, entry: Entry) -> tuple[str, str] | None:
         """("parameter" or "buffer", dotted name) of the tensor that owns this storage."""
-        if entry.expired():
+        if entry.is_gone():
             return None
         found = [
             (kind, clean(name))

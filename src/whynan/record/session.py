@@ -104,6 +104,7 @@ class Session:
         """The same at any time. Inside an operation the recorder cannot be put away, but does
         nothing from now on; the interpreter tells when the operation is over."""
         self.checks.quietly(lambda: forget(self.tracer, before=self.tracer.next_index))
+        self.batches.clear()
         self._take_off()
         if self._is_asleep and sys.getprofile() is None:
             sys.setprofile(self._leave_soon)

@@ -13,12 +13,18 @@ Index = tuple[int, ...]
 storage_id: Callable[[torch.Tensor], int] = torch._C._storage_id  # type: ignore[attr-defined]  # not in torch's stub
 
 
+def is_torchs(storage: torch.UntypedStorage) -> bool:
+    """Whether its memory lives as long as itself. A NumPy array's, or a shared block's, may be gone
+    while there is still a storage that points there."""
+    return storage.resizable()
+
+
 class Entry:
     """One storage and its writers. Its bytes are held, or it is only watched: a handle of torch's
     own would keep its header, which keeps the allocator from joining the memory around it."""
 
     __slots__ = (
-        "cdata", "entered", "from_grad", "held", "leaf", "model_input", "nbytes", "norm",
+        "cdata", "copy", "entered", "from_grad", "held", "leaf", "model_input", "nbytes", "norm",
         "overflowed", "partial", "tainted", "unseen", "weak", "writers",
     )  # fmt: skip
 
@@ -26,6 +32,7 @@ class Entry:
         self.cdata: int = storage._cdata
         self.held: torch.UntypedStorage | None = None
         self.weak: weakref.ref[torch.UntypedStorage] | None = None
+        self.copy: weakref.ref[torch.UntypedStorage] | None = None  # of memory not torch's own
         self.nbytes: int = storage.nbytes()
         self.tainted = False  # some element is, or may be, non-finite
         self.norm: float | None = None  # of all of it, where the last write told it
@@ -48,11 +55,25 @@ class Entry:
         """The bytes, if anybody still keeps them."""
         if self.held is not None:
             return self.held
-        return self.weak() if self.weak is not None else None
+        found = self.weak() if self.weak is not None else None
+        return self.copy() if found is None and self.copy is not None else found
 
-    def expired(self) -> bool:
+    def keep(self) -> torch.UntypedStorage | None:
+        """The bytes for as long as the caller wants: a copy, where their memory may be gone before."""
+        storage = self.storage()
+        if storage is None or is_torchs(storage):
+            return storage
+        copied = storage.clone()  # type: ignore[no-untyped-call]  # torch
+        self.copy = weakref.ref(copied)
+        return copied  # type: ignore[no-any-return]  # torch
+
+    def is_gone(self) -> bool:
         """Whether the storage is gone, and its address perhaps another one's."""
         return self.held is None and (self.weak is None or self.weak() is None)
+
+    def expired(self) -> bool:
+        """Whether its bytes are lost, too."""
+        return self.is_gone() and (self.copy is None or self.copy() is None)
 
 
 class Ref(NamedTuple):
@@ -67,13 +88,11 @@ class Ref(NamedTuple):
     def tensor(self) -> torch.Tensor | None:
         """The tensor itself, if its bytes are still there."""
         storage = self.entry.storage()
-        if storage is None:
+        # A storage that was made smaller: `set_` would make it large again.
+        if storage is None or (0 not in self.shape and _extent(self)[1] > storage.nbytes()):
             return None
         window = torch.empty(0, dtype=self.dtype, device=storage.device)
-        try:
-            return window.set_(storage, self.offset, self.shape, self.stride)
-        except RuntimeError:  # the storage was resized
-            return None
+        return window.set_(storage, self.offset, self.shape, self.stride)
 
     def position(self, index: Index) -> int:
         """Where in the storage, in bytes, the element stands."""

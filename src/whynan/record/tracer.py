@@ -145,7 +145,7 @@ class Tracer:
     def entry_of(self, tensor: torch.Tensor) -> Entry | None:
         """What is known about a tensor's storage."""
         entry = self.entries.get(storage_id(tensor))
-        return None if entry is None or entry.expired() else entry
+        return None if entry is None or entry.is_gone() else entry
 
     def drop(self, entry: Entry) -> None:
         """Forget a storage that is gone. Its address may be another one's already."""
@@ -215,18 +215,18 @@ class Tracer:
 
     def record_whole(self, info: OpInfo, args: Any, outs: Any, inside: CodeType) -> bool:
         """Record as one operation what ran while the recorder was off. False, and nothing is
-        recorded, if its first result is non-finite: then the parts have to be known."""
+        recorded, if an operand or a result is non-finite: then the parts have to be known."""
         local = self._per_thread.local
         local.busy += 1
         mode = self.pause()
         try:
-            if has_nonfinite(outs[0].detach()):
+            if any(has_nonfinite(t.detach()) for t in outs):
                 return False
             record = self._begin(info, args, {}, local, inside)
+            if record.tainted_in or any(ref[0].unseen for ref in record_refs(record)):
+                return False
             record.surely_finite = True
             self._end(record, info, args, {}, outs, local)
-            for ref in record.outs[1:]:
-                ref[0].unseen = True
         except Exception as error:
             self._failed(error)
         finally:
@@ -383,7 +383,7 @@ class Tracer:
             window = (tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype)
         except (NotImplementedError, RuntimeError):
             return None  # sparse, nested
-        if entry is None or (entry.held is None and entry.expired()):
+        if entry is None or (entry.held is None and entry.is_gone()):
             if tensor.layout is not _strided or tensor._is_zerotensor():
                 return None  # a zero tensor of forward-mode autograd has no memory at all
             entry = self._meet(tensor)
@@ -508,7 +508,7 @@ class Tracer:
                 continue
             cdata = storage._cdata
             entry = entries.get(cdata)
-            fresh = entry is None or (entry.held is None and entry.expired())
+            fresh = entry is None or (entry.held is None and entry.is_gone())
             if entry is None or fresh:
                 if tensor.layout is not _strided or tensor._is_zerotensor():
                     continue
@@ -567,7 +567,7 @@ class Tracer:
             entry.overflowed = makes_it or any(ref[0].overflowed for ref in tainted or ())
         # What comes in is often a temporary, of which the program itself keeps a copy only.
         refs = record.outs if record.info.entry else record_refs(record)
-        kept = {ref[0]: ref[0].storage() for ref in refs}
+        kept = {ref[0]: ref[0].keep() for ref in refs}
         record.kept = tuple(s for s in kept.values() if s is not None)
         size = sum(s.nbytes() for s in record.kept)
         local = self.local
