@@ -424,3 +424,32 @@ def test_a_model_without_memory_is_passed_over() -> None:
         torch.log(torch.zeros(3)).sum().item()
 
     expect(program, "torch.log", "log_nonpositive", "forward")
+
+
+def test_a_logarithm_in_place_whose_result_was_overwritten_is_not_called_an_overflow() -> None:
+    def program() -> None:
+        buffer = torch.rand(400_000) + 0.1
+        buffer[1234] = 0
+        buffer.log_()
+        buffer.mul_(-1).add_(0.5)
+        buffer.mean().item()
+
+    expect(program, "log_()", "log_nonpositive")
+
+
+def test_a_root_in_a_hand_written_update_is_not_called_a_mean_square() -> None:
+    def program() -> None:
+        weight = torch.ones(3, requires_grad=True)
+        average = torch.zeros(3)
+        for _ in range(3):
+            (weight * 1e-4).sum().backward()
+            with torch.no_grad():
+                assert weight.grad is not None
+                average.mul_(0.9).addcmul_(weight.grad, weight.grad, value=0.1)
+                average.sub_(1e-6)
+                weight.addcdiv_(weight.grad, average.sqrt() + 1e-8, value=-1e-3)
+            weight.grad = None
+
+    (anomaly, *_) = anomalies_of(program)
+    assert anomaly.finding.mechanism == "sqrt_negative"
+    assert "cancellation" not in [cause.code for cause in anomaly.finding.causes]

@@ -166,7 +166,7 @@ def _from_mask(mechanism: str, op: OpRecord) -> Iterator[Cause]:
 
 def _from_optimizer(evidence: Evidence, mechanism: str, op: OpRecord) -> Iterator[Cause]:
     eps = evidence.hyper.get("eps")
-    if mechanism == "sqrt_negative" and op.phase == "optimizer":
+    if mechanism == "sqrt_negative" and op.phase == "optimizer" and op.inside is not None:
         yield Cause(code="cancellation", evidence="the mean square minus the squared mean came out negative, which is rounding")  # fmt: skip
     if mechanism != "division_by_zero" or op.phase != "optimizer" or not isinstance(eps, float):
         return

@@ -21,6 +21,7 @@ When it is fine
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from whynan.diagnosis.makers import larger_eps, lost_eps, masked_by
 from whynan.diagnosis.naming import short_call
@@ -53,6 +54,7 @@ def log_of_nonpositive(op: OpRecord, evidence: Evidence) -> Finding | None:
     if op.name == "where":
         return _negative_determinant(op, evidence)
     x = op.operand("other") if op.name in ("xlogy", "special_xlog1py") else op.operand("self")
+    x = _smallest(op, x)
     if x is None or x.value is None or not _outside(op, x.value):
         return None
     return Finding(
@@ -60,9 +62,17 @@ def log_of_nonpositive(op: OpRecord, evidence: Evidence) -> Finding | None:
         observed=_counts(op, x),
         inferred=_inferred(op, x),
         label=origin_label(op),
-        culprit=op.inputs.index(x),
+        culprit=next(i for i, o in enumerate(op.inputs) if o.role == x.role),
         fixes=_fixes(x),
     )
+
+
+def _smallest(op: OpRecord, x: Operand | None) -> Operand | None:
+    """Which element it was is lost with a result that was overwritten: then the smallest one."""
+    is_lost = bool(op.outputs) and op.outputs[0].index is None
+    if x is None or not is_lost or x.stats is None or x.stats.min is None or x.stats.nan:
+        return x
+    return replace(x, value=x.stats.min, index=None)
 
 
 def _impossible_target(op: OpRecord, evidence: Evidence) -> Finding | None:

@@ -34,11 +34,14 @@ from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, dotted, numb
 from whynan.registry import rule
 
 SINGULAR = frozenset({"div", "reciprocal", "rsqrt", "log", "pow"})
+LOGARITHMS = frozenset({"log", "log2", "log10", "log1p"})  # of finite numbers they are never large
 
 
 @rule("N050", "overflow", "overflow", kinds=("operation", "absorbed"))
 def overflow(op: OpRecord, evidence: Evidence) -> Finding | None:
     if op.value is None or any(_nonfinite(o) for o in op.inputs):
+        return None
+    if op.name in LOGARITHMS and not op.derived:
         return None
     exact_is_finite = op.exact is not None and math.isfinite(op.exact)
     if math.isnan(op.value) and not exact_is_finite:
