@@ -453,3 +453,17 @@ def test_a_root_in_a_hand_written_update_is_not_called_a_mean_square() -> None:
     (anomaly, *_) = anomalies_of(program)
     assert anomaly.finding.mechanism == "sqrt_negative"
     assert "cancellation" not in [cause.code for cause in anomaly.finding.causes]
+
+
+def test_a_product_whose_operands_are_gone_is_not_called_opaque_inside() -> None:
+    def program() -> None:
+        y = torch.rand(400_000) + 1
+        y.mul_(1e38).mul_(10)
+        y.sub_(y.clone())
+        y.sum().item()
+
+    (anomaly,) = anomalies_of(program)
+    assert anomaly.origin.site is not None
+    assert anomaly.origin.site.source == line_with("mul_(1e38)", program)
+    assert "cannot be seen into" not in anomaly.finding.headline
+    assert "plain PyTorch" not in " ".join(fix.title for fix in anomaly.finding.fixes)

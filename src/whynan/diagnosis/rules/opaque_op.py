@@ -26,6 +26,7 @@ from whynan.model import Evidence, Finding, Fix, OpRecord
 from whynan.registry import rule
 
 TORCH = ("aten", "prims")
+ELEMENTARY = frozenset({"add", "sub", "mul", "div", "pow", "addcmul", "addcdiv", "lerp", "neg"})
 
 
 @rule("N090", "opaque-op", "opaque")
@@ -44,6 +45,13 @@ def unexplained(op: OpRecord, evidence: Evidence) -> Finding:
     # The arguments of a custom operator have the names that its author gave them.
     custom = op.op.split(".")[0] not in TORCH
     named = [(o.name or o.role if custom else spoken(op, o), o.stats) for o in op.inputs[:4]]
+    if not custom and op.name in ELEMENTARY and not any(stats for _, stats in named):
+        return Finding(
+            headline=f"{subject(evidence)}: it appeared in `{short_call(op)}`, whose operands are gone",
+            unknown=("what it was given: that was overwritten since",),
+            label=origin_label(op),
+            fixes=(Fix(kind="out_of_place", title="write it without the `_`, not in place: then its operands are shown"),),
+        )  # fmt: skip
     return Finding(
         headline=f"{subject(evidence)}: it appeared inside `{name}`, which cannot be seen into",
         observed=tuple(f"{what}: {stats}" for what, stats in named if stats),
