@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import whynan
 from tests.record.test_tracer import anomalies_of, expect, line_with
@@ -220,3 +221,19 @@ def test_hooks_for_saved_tensors_run_once() -> None:
     expected = run()
     with whynan.trace():
         assert run() == expected
+
+
+def test_a_mode_of_the_program_around_the_recording_sees_it_once() -> None:
+    class Count(TorchDispatchMode):
+        calls = 0
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            self.calls += "mkldnn_rnn_layer" in str(func)
+            return func(*args, **(kwargs or {}))
+
+    count = Count()
+    with count, whynan.trace():
+        nn.LSTM(3, 4)(torch.full((5, 2, 3), float("nan")))
+    assert count.calls == 1

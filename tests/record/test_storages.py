@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import whynan
-from whynan.record.storages import Entry, Holder
+from whynan.record.storages import MAX_COPY, Entry, Holder
 
 
 def held(holder: Holder, tensor: torch.Tensor) -> Entry:
@@ -115,3 +115,11 @@ def test_memory_of_a_numpy_array_is_copied_where_it_explains_something() -> None
     assert entry.storage() is kept
     del kept
     assert entry.expired()
+
+
+def test_a_whole_dataset_in_a_numpy_array_is_not_copied() -> None:
+    tensor = torch.from_numpy(np.zeros(MAX_COPY // 8 + 1))
+    entry = Entry(tensor.untyped_storage())
+    entry.watch(tensor.untyped_storage())
+    assert entry.keep() is None
+    assert entry.storage() is not None

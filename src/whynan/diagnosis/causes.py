@@ -164,9 +164,16 @@ def _from_mask(mechanism: str, op: OpRecord) -> Iterator[Cause]:
         yield Cause(code="empty_mask", evidence="the selection is empty")
 
 
+def _takes_off_a_square(op: OpRecord) -> bool:
+    """As a centred RMSprop does, torch's or written by hand: `average.addcmul(mean, mean, value=-1)`."""
+    maker = next((o.upstream[0] for o in op.inputs[:1] if o.upstream), None)
+    value = maker.scalar("value") if maker is not None and maker.name == "addcmul" else None
+    return value is not None and value < 0
+
+
 def _from_optimizer(evidence: Evidence, mechanism: str, op: OpRecord) -> Iterator[Cause]:
     eps = evidence.hyper.get("eps")
-    if mechanism == "sqrt_negative" and op.phase == "optimizer" and op.inside is not None:
+    if mechanism == "sqrt_negative" and op.phase == "optimizer" and _takes_off_a_square(op):
         yield Cause(code="cancellation", evidence="the mean square minus the squared mean came out negative, which is rounding")  # fmt: skip
     if mechanism != "division_by_zero" or op.phase != "optimizer" or not isinstance(eps, float):
         return

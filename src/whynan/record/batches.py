@@ -15,7 +15,7 @@ from whynan.files import SAVE_BATCH_TO
 from whynan.model import Fetch, Sample
 from whynan.record.checks import Checks, tensors_in
 from whynan.record.patches import Patches
-from whynan.record.storages import is_torchs
+from whynan.record.storages import MAX_COPY, is_torchs
 
 
 class Asked:
@@ -87,7 +87,8 @@ class Batches:
     def _keep(self, args: Any) -> None:
         """Detached: neither the graph behind an input nor the program's own object is kept alive."""
         plain = [t for t in tensors_in(args) if type(t) is torch.Tensor and t.dim() > 0]
-        self.inputs = [_kept(t) for t in plain if t.layout is torch.strided and not t.is_meta]
+        dense = [t for t in plain if t.layout is torch.strided and not t.is_meta]
+        self.inputs = [kept for t in dense if (kept := _kept(t)) is not None]
 
     def _wrap_next_index(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def next_index(iterator: Any) -> Any:
@@ -113,9 +114,12 @@ class Batches:
         return fetch
 
 
-def _kept(tensor: torch.Tensor) -> torch.Tensor:
+def _kept(tensor: torch.Tensor) -> torch.Tensor | None:
     """Memory that is not torch's own, as a NumPy array's, may be gone when it is looked at."""
-    return tensor.detach() if is_torchs(tensor.untyped_storage()) else tensor.detach().clone()
+    if is_torchs(tensor.untyped_storage()):
+        return tensor.detach()
+    small = tensor.numel() * tensor.element_size() <= MAX_COPY
+    return tensor.detach().clone() if small else None
 
 
 def keep_batch(inputs: list[torch.Tensor], sample: int | None, indices: list[int] | None) -> None:

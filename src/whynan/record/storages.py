@@ -19,6 +19,9 @@ def is_torchs(storage: torch.UntypedStorage) -> bool:
     return storage.resizable()
 
 
+MAX_COPY = 64 << 20  # bytes; a whole dataset is not copied
+
+
 class Entry:
     """One storage and its writers. Its bytes are held, or it is only watched: a handle of torch's
     own would keep its header, which keeps the allocator from joining the memory around it."""
@@ -59,10 +62,13 @@ class Entry:
         return self.copy() if found is None and self.copy is not None else found
 
     def keep(self) -> torch.UntypedStorage | None:
-        """The bytes for as long as the caller wants: a copy, where their memory may be gone before."""
+        """The bytes for as long as the caller wants: a copy, where their memory may be gone before,
+        unless they are too many."""
         storage = self.storage()
         if storage is None or is_torchs(storage):
             return storage
+        if storage.nbytes() > MAX_COPY:
+            return None
         copied = storage.clone()  # type: ignore[no-untyped-call]  # torch
         self.copy = weakref.ref(copied)
         return copied  # type: ignore[no-any-return]  # torch

@@ -211,6 +211,7 @@ class Tracer:
             and not (local.busy or self.stopping or self.shadowing)
             and _node() is None
             and _tracing() is None
+            and _len_torch_dispatch_stack() == 1  # else a mode of the program's would see it twice
         )
 
     def record_whole(self, info: OpInfo, args: Any, outs: Any, inside: CodeType) -> bool:
@@ -223,7 +224,7 @@ class Tracer:
             if any(has_nonfinite(t.detach()) for t in outs):
                 return False
             record = self._begin(info, args, {}, local, inside)
-            if record.tainted_in or any(ref[0].unseen for ref in record_refs(record)):
+            if record.tainted_in:
                 return False
             record.surely_finite = True
             self._end(record, info, args, {}, outs, local)
@@ -281,7 +282,7 @@ class Tracer:
                     entry = ref[0]
                     if entry.unseen:
                         sure = False
-                        if info.mutates:
+                        if info.mutates or inside is not None:  # there is no later chance
                             self._look_into(entry, arg)
                     if entry.tainted:
                         tainted = [ref] if tainted is None else [*tainted, ref]

@@ -26,6 +26,7 @@ from whynan.model import Evidence, Finding, Fix, OpRecord
 from whynan.registry import rule
 
 TORCH = ("aten", "prims")
+OUT_OF_PLACE = Fix(kind="out_of_place", title="write it without the `_`, not in place: then its operands are shown")  # fmt: skip
 ELEMENTARY = frozenset({"add", "sub", "mul", "div", "pow", "addcmul", "addcdiv", "lerp", "neg"})
 
 
@@ -48,10 +49,10 @@ def unexplained(op: OpRecord, evidence: Evidence) -> Finding:
     if not custom and op.name in ELEMENTARY and not any(stats for _, stats in named):
         return Finding(
             headline=f"{subject(evidence)}: it appeared in `{short_call(op)}`, whose operands are gone",
-            unknown=("what it was given: that was overwritten since",),
+            unknown=("what it was given: that is no longer in memory",),
             label=origin_label(op),
-            fixes=(Fix(kind="out_of_place", title="write it without the `_`, not in place: then its operands are shown"),),
-        )  # fmt: skip
+            fixes=(OUT_OF_PLACE,) if op.op.split(".")[1].endswith("_") else (),
+        )
     return Finding(
         headline=f"{subject(evidence)}: it appeared inside `{name}`, which cannot be seen into",
         observed=tuple(f"{what}: {stats}" for what, stats in named if stats),
