@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from whynan.stable.precision import together, widen, widen_pair
-from whynan.stable.quick import above, buffer, keep_above, quick_slopes
+from whynan.stable.quick import above, buffer, keep_above, keep_up_to, quick_slopes
 from whynan.stable.slopes import with_slopes
 
 # Beyond it, exp(-2|x|) is below the last digit of 1 in every type.
@@ -21,13 +21,13 @@ def log1mexp(x: Tensor) -> Tensor:
     return _log1mexp(x).to(dtype)
 
 
-def _parts(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """exp(x), 1 - exp(x), and what rounding took from that.
+def _parts(x: Tensor, out: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """exp(x), 1 - exp(x), and what rounding took from that. `out` may be x itself.
 
     The last is added to the logarithm of the second, so that one formula holds from 0 to -inf
     where two with a switch were usual (Mächler 2012).
     """
-    rise, fall = _exps(x)
+    rise, fall = _exps(x, out)
     # Not `-fall`: the sign of the zero decides the sign of the infinite slope.
     left = torch.sub(x.new_zeros(()), fall, out=buffer(fall))
     return rise, left, (1 - left).sub_(rise)
@@ -71,7 +71,8 @@ def _logsubexp_slopes(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _logsubexp_forward(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    rise, left, lost = _parts(_gap(a, b))
+    gap = _gap(a, b)
+    rise, left, lost = _parts(gap, buffer(gap))
     up = left.reciprocal()
     down = rise.div_(left).neg_()
     value = lost.add_(left.log_()).add_(a)
@@ -90,23 +91,34 @@ def log_cosh(x: Tensor) -> Tensor:
     return _log_cosh(x).to(dtype)
 
 
-def _log_cosh_parts(x: Tensor) -> tuple[Tensor, Tensor]:
-    """log1p(2 sinh(x/2)^2), from FLAT on a straight line; and that sinh."""
-    half = (x.clamp(-FLAT, FLAT) * 0.5).sinh_()
-    line = (x.abs() - FLAT).clamp(min=0)  # `clamp_` has no rule for vmap (2.13)
-    return (half * half).mul_(2).log1p_().add_(line), half
+def _log_cosh_value(x: Tensor) -> Tensor:
+    """log1p(2 sinh(x/2)^2), from FLAT on a straight line."""
+    half = _half_sinh(x)
+    return (half * half).mul_(2).log1p_().add_(_beyond_flat(x))
+
+
+def _half_sinh(x: Tensor) -> Tensor:
+    return x.clamp(-FLAT, FLAT).mul_(0.5).sinh_()
+
+
+def _beyond_flat(x: Tensor, out: Tensor | None = None) -> Tensor:
+    """How far |x| is beyond FLAT, else 0."""
+    beyond = torch.ops.aten.softshrink
+    return (beyond(x, FLAT) if out is None else beyond.out(x, FLAT, out=out)).abs_()
 
 
 def _log_cosh_forward(x: Tensor) -> tuple[Tensor, Tensor]:
-    value, half = _log_cosh_parts(x)
+    half = _half_sinh(x)
     square = half * half
     # tanh x = 2 s sqrt(1 + s^2) / (1 + 2 s^2), a quarter of the time of `tanh`.
     slope = (square + 1).sqrt_().mul_(half).mul_(2)
-    return value, slope.div_(square.mul_(2).add_(1))
+    value = torch.mul(square, 2, out=half)  # in memory that is there: new pages take longer
+    slope.div_(torch.add(value, 1, out=square))
+    return value.log1p_().add_(_beyond_flat(x, out=square)), slope
 
 
 _log_cosh = quick_slopes(
-    with_slopes(lambda x: _log_cosh_parts(x)[0], lambda x: (torch.tanh(x),)),
+    with_slopes(_log_cosh_value, lambda x: (torch.tanh(x),)),
     _log_cosh_forward,
 )
 
@@ -123,7 +135,8 @@ def softplus_inv(y: Tensor) -> Tensor:
 
 
 def _softplus_inv_forward(y: Tensor) -> tuple[Tensor, Tensor]:
-    left = _expm1(-y).neg_()
+    negative = -y
+    left = _expm1(negative, buffer(negative)).neg_()
     return torch.log(left).add_(y), left.reciprocal_()
 
 
@@ -149,16 +162,32 @@ FITTED = (
     0.5000000121607166707, 0.16666666801683435264, 0.041665791230006455393,
     0.0083332361335218625353, 0.0013982186046277751182, 0.00019944874441589590372,
 )  # fmt: skip
+NEAR_VALUE = 0.125  # exp(x) - 1 - x at -0.55 and at 0.46
+# Factors of the powers of x^2 in 1/2 x - (1 - x / (exp(x) - 1)), over x^2; fitted up to 0.56.
+BERNOULLI = (
+    1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -5.284190138687493e-10,
+    1.3382536530684679e-11, -3.3896802963225827e-13, 8.586062056277845e-15,
+)  # fmt: skip
+FITTED_BERNOULLI = (0.083333332545937933, -0.0013888436741166927, 0.000032683331031226797)
 
 
 def _expm1_minus_forward(x: Tensor) -> tuple[Tensor, Tensor]:
     slope, square = torch.expm1(x), x * x
+    near = _half_quotient(x, square).mul_(slope)
     # The clamp is for x = inf alone: inf - inf. Beyond 1e4 every type has overflowed.
-    most = x.clamp(max=1e4)
-    value = keep_above(torch.sub(slope, most, out=buffer(most)), square, NEAR**2)
-    near = _polynomial(x).mul_(square)
-    edge = -(NEAR**2) * (1 + torch.finfo(x.dtype).eps)
-    return value.add_(keep_above(near, square.neg_(), edge)), slope
+    most = torch.clamp(x, max=1e4, out=buffer(square))
+    value = torch.sub(slope, most, out=buffer(most))
+    near = keep_up_to(near, value, NEAR_VALUE)
+    return keep_above(value, value, NEAR_VALUE).add_(near, alpha=0.5), slope
+
+
+def _half_quotient(x: Tensor, square: Tensor) -> Tensor:
+    """2 (exp(x) - 1 - x) / (exp(x) - 1) near 0: next to x, only even powers."""
+    *others, before, last = BERNOULLI if x.dtype == torch.float64 else FITTED_BERNOULLI
+    series = (square * last).add_(before)
+    for factor in reversed(others):
+        series = torch.addcmul(x.new_full((), factor), series, square, out=buffer(series))
+    return torch.addcmul(x, series, square, value=-2, out=buffer(series))
 
 
 def near_zero(x: Tensor) -> Tensor:
@@ -168,26 +197,26 @@ def near_zero(x: Tensor) -> Tensor:
 
 def _polynomial(x: Tensor) -> Tensor:
     """That over the square of x, right to the last digit."""
-    factors = SERIES if x.dtype == torch.float64 else FITTED
-    *others, last = (x.new_full((), factor) for factor in factors)
-    series = torch.addcmul(others.pop(), last, x)
+    *others, before, last = SERIES if x.dtype == torch.float64 else FITTED
+    # Not `addcmul` with two numbers: three times as long (torch 2.13).
+    series = (x * last).add_(before)
     for factor in reversed(others):
-        series = torch.addcmul(factor, series, x, out=buffer(series))
+        series = torch.addcmul(x.new_full((), factor), series, x, out=buffer(series))
     return series
 
 
-def _expm1(x: Tensor) -> Tensor:
-    return _exps(x)[1] if torch.compiler.is_compiling() else torch.expm1(x)
+def _expm1(x: Tensor, out: Tensor | None = None) -> Tensor:
+    return _exps(x)[1] if torch.compiler.is_compiling() else torch.expm1(x, out=out)
 
 
-def _exps(x: Tensor) -> tuple[Tensor, Tensor]:
-    """exp(x) and exp(x) - 1.
+def _exps(x: Tensor, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """exp(x) and exp(x) - 1, the latter in `out` where that is given.
 
     Compiled for a CPU, `expm1` is exp(x) minus 1 and has no digits left near 0 (torch 2.13).
     """
     rise = torch.exp(x)
     if not torch.compiler.is_compiling():
-        return rise, torch.expm1(x)
+        return rise, torch.expm1(x, out=out)
     return rise, torch.where(x.abs() < 0.25, x * _series(x, 1), rise - 1)
 
 

@@ -114,3 +114,14 @@ def keep_above(a: Tensor, x: Tensor, limit: float) -> Tensor:
         return above(a, x, limit)
     torch.ops.aten.threshold_backward.grad_input(a, x, limit, grad_input=a)
     return a
+
+
+def keep_up_to(a: Tensor, x: Tensor, limit: float) -> Tensor:
+    """a, in place where that can be, where -1 < x <= limit; else 0, or NaN where x is NaN and the
+    operation is not vectorised."""
+    ends = -1.0, limit * (1 + torch.finfo(x.dtype).eps)
+    if buffer(a) is None:
+        chosen: Tensor = torch.ops.aten.hardtanh_backward(a, x, *ends)
+        return chosen
+    torch.ops.aten.hardtanh_backward.grad_input(a, x, *ends, grad_input=a)
+    return a
