@@ -103,8 +103,9 @@ def _half_sinh(x: Tensor) -> Tensor:
 
 def _beyond_flat(x: Tensor, out: Tensor | None = None) -> Tensor:
     """How far |x| is beyond FLAT, else 0."""
-    beyond = torch.ops.aten.softshrink
-    return (beyond(x, FLAT) if out is None else beyond.out(x, FLAT, out=out)).abs_()
+    shrink = torch.ops.aten.softshrink
+    beyond: Tensor = shrink(x, FLAT) if out is None else shrink.out(x, FLAT, out=out)
+    return beyond.abs_()
 
 
 def _log_cosh_forward(x: Tensor) -> tuple[Tensor, Tensor]:
