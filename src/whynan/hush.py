@@ -1,4 +1,4 @@
-"""No warnings from whynan's own work, without touching what Python knows of the program's.
+"""No warnings from whynan's own work, and no random number, without touching what is the program's.
 
 `warnings.catch_warnings` tells Python that the filters have changed, whereupon every warning that
 was shown once is shown again. A filter put in front of the others and taken away says nothing.
@@ -6,6 +6,7 @@ was shown once is shown again. A filter put in front of the others and taken awa
 
 from __future__ import annotations
 
+import random
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,6 +32,16 @@ def collected() -> Iterator[list[warnings.WarningMessage]]:
             yield found
     finally:
         module._showwarnmsg = shown
+
+
+@contextmanager
+def same_random() -> Iterator[None]:
+    """Python's random numbers go on as if nothing had drawn any: `rich` does, when imported."""
+    state = random.getstate()
+    try:
+        yield
+    finally:
+        random.setstate(state)
 
 
 @contextmanager

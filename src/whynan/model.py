@@ -241,6 +241,7 @@ class Circumstances:
     sample: Sample | None = None
     fetch: Fetch | None = None
     workers: int = 0  # processes that the last batch came from
+    remade: int | None = None  # the item that the dataset was asked for once more, in this process
     layers: tuple[Layer, ...] = ()  # those that look wrong
     oddity: Oddity | None = None
     weight_norm: float | None = None  # the largest of a parameter
@@ -273,6 +274,14 @@ class Evidence:
     around: Circumstances = field(default_factory=lambda: Circumstances())
     rank: int | None = None  # in a job of several processes: where it was born
     ranks: tuple[str, ...] = ()  # what the other ones have to say
+
+    @property
+    def is_from_worker(self) -> bool:
+        """Bad as it came, from a DataLoader whose dataset is asked in other processes."""
+        origin = self.origin
+        loaded = any(o.source == FROM_LOADER for o in origin.inputs)
+        loaded |= "DataLoader" in (origin.inside or "")
+        return self.origin_kind == "entry" and loaded and self.around.workers > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

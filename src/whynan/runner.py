@@ -16,6 +16,7 @@ from whynan.children import Children, leave_word, optimizers_so_far, when_joinin
 from whynan.errors import StopRun, UsageError
 from whynan.explain.story import tell
 from whynan.files import SAVE_BATCH_TO
+from whynan.hush import same_random
 from whynan.model import Diagnosis, Evidence, Outcome
 from whynan.outputs import Outputs, RunOptions
 from whynan.pipeline import diagnose, unseen
@@ -200,9 +201,10 @@ class Run:
         self._reproduced = how
         self._take()
         if not self._ending:  # else the program's own traceback comes first
-            self._show()
-            self._write("anomaly")
-            self._fill_capsule()
+            with same_random():
+                self._show()
+                self._write("anomaly")
+                self._fill_capsule()
         if self.options.on_anomaly == "stop":
             self._leave()
 

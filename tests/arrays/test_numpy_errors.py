@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 
 import numpy as np
 import pytest
 
+from whynan.arrays.numpy_errors import event_of
 from whynan.arrays.numpy_watch import NumpyWatch
 from whynan.diagnosis.engine import explain_evidence
 from whynan.model import Anomaly
@@ -135,8 +137,10 @@ def test_lost_operands_are_admitted() -> None:
         x /= x.std()
 
     (anomaly,) = caught(overwritten)
-    assert anomaly.finding.mechanism == "opaque"
-    assert "the operands were overwritten" in (anomaly.evidence.incomplete or "")
+    assert anomaly.finding.mechanism == "division_by_zero"  # by what NumPy said
+    assert anomaly.finding.observed == ("NumPy said `invalid value encountered in divide` here",)
+    assert anomaly.finding.inferred == ("0 divided by 0: the other way, inf by inf, is rare",)
+    assert "operands, which were overwritten" in (anomaly.evidence.incomplete or "")
     assert anomaly.origin.out is not None
     assert anomaly.origin.out.nan == 3
 
@@ -187,3 +191,26 @@ def test_nothing_of_ours_stays_and_numpys_settings_are_not_touched(
     with pytest.raises(RuntimeWarning, match="divide by zero"):
         _ = np.ones(1) / np.zeros(1)
     assert "whynan" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "mechanism"),
+    [
+        ("divide by zero encountered in log", "log_nonpositive"),
+        ("invalid value encountered in scalar sqrt", "sqrt_negative"),
+        ("overflow encountered in exp", "overflow"),
+        ("invalid value encountered in arccos", "invalid_domain"),
+        ("Mean of empty slice", "empty_reduction"),
+        ("divide by zero encountered in power", "division_by_zero"),
+        (
+            "invalid value encountered in reduce",
+            "opaque",
+        ),  # an infinity minus one, or something else
+    ],
+)
+def test_numpys_words_prove_the_mechanism_where_the_operands_are_gone(
+    words: str, mechanism: str
+) -> None:
+    event = event_of(sys._getframe(), words)
+    assert event is not None
+    assert explain_evidence(event.evidence).finding.mechanism == mechanism

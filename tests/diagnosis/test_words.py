@@ -241,14 +241,12 @@ for x in DataLoader(Pictures(), batch_size=4, num_workers={workers}):
 """
 
 
-def test_what_a_worker_did_is_not_seen_and_the_report_says_so(
+def test_what_a_worker_did_is_seen_when_its_dataset_is_asked_again(
     programs: ForkServer, tmp_path: Path
 ) -> None:
     told = tell(programs, tmp_path, WORKERS.format(workers=2))
-    assert told.first["mechanism"] == "nonfinite_data"
-    assert "worker process of the DataLoader, and those are not seen" in told.text
-    assert "`num_workers=0`" in told.helps[0]
-    assert told.causes["bad_data"].endswith("first at [3, 0, 0, 0]")
+    assert told.first["mechanism"] == "division_by_zero"
+    assert "a worker of the DataLoader made it" in told.text
 
 
 def test_what_this_process_did_is_seen(programs: ForkServer, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from whynan.arrays.numpy_errors import Event, Place
 from whynan.arrays.reach import Way, way, way_to_site
-from whynan.model import Evidence, OpRecord, TensorStats, kind_of
+from whynan.model import Evidence, OpRecord, Site, TensorStats, kind_of
 
 
 def crossed(evidence: Evidence, events: Sequence[Event], here: tuple[Place, ...]) -> Evidence:
@@ -30,7 +30,9 @@ def crossed(evidence: Evidence, events: Sequence[Event], here: tuple[Place, ...]
             continue
         made = event.evidence.origin
         makers = (made, *event.followers)
-        if found.seen or any(_fits(op, stats) or _is_one_of(op, numbers) for op in makers):
+        is_argument = site is not None and _is_within(made.site, site)
+        fits = any(_fits(op, stats) or _is_one_of(op, numbers) for op in makers)
+        if found.seen or is_argument or fits:
             # NumPy knows no steps: the value counts to the one in which it came in.
             made, *on = (replace(op, step=entry.step) for op in (made, *event.followers))
             return replace(
@@ -64,6 +66,17 @@ def _fits(op: OpRecord, came_in: TensorStats | None) -> bool:
     field = {"nan": "nan", "inf": "posinf", "-inf": "neginf"}[kind_of(op.value)]
     before, after = getattr(made, field), getattr(came_in, field)
     return bool(0 < before == after or (0 < before <= after and made.shape == came_in.shape))
+
+
+def _is_within(inner: Site | None, outer: Site) -> bool:
+    """Whether it stands in the arguments of the very call that the value came in by."""
+    if inner is None or inner.file != outer.file or inner == outer:
+        return False
+    if None in (inner.column, inner.end_column, outer.column, outer.end_column):
+        return False
+    begins = (outer.line, outer.column or 0) <= (inner.line, inner.column or 0)
+    ends = (inner.end_line, inner.end_column or 0) <= (outer.end_line, outer.end_column or 0)
+    return begins and ends
 
 
 def _perhaps(event: Event, found: Way) -> str:

@@ -200,8 +200,8 @@ def _in_place(site: Site, frame: FrameType, scope: Mapping[str, Any], said: str)
     found_here = evidence_of(name, [], out, site, "numpy", {})
     if found_here is None:
         return None
-    lost = replace(found_here.origin, op="numpy.unseen")
-    why = f"NumPy said `{said}` here; the operands were overwritten by the result"
+    lost = replace(found_here.origin, op="numpy.unseen", scalars={"said": said})
+    why = "its operands, which were overwritten by the result"
     return replace(found_here, origin=lost, incomplete=why)
 
 
@@ -227,6 +227,9 @@ def _is_pure(called: Any) -> bool:
     owner = getattr(called, "__self__", None)
     if getattr(called, "__name__", "") == "to_numpy":
         return type(owner).__module__.split(".")[0] == "pandas"
+    is_tensor = type(owner).__module__.split(".")[0] == "torch"
+    if is_tensor and getattr(called, "__name__", "") in ("numpy", "detach", "cpu"):
+        return True
     if getattr(called, "__name__", "") not in PURE:
         return False
     if called in BUILTINS.values():
@@ -246,9 +249,12 @@ def _unexplained(site: Site, said: str) -> Evidence:
     value = math.inf if said.startswith(("divide by zero", "overflow")) else math.nan
     out = Operand(role="out", stats=TensorStats(shape=(), dtype="float64"), value=value)
     # Not of the namespace `array`: without operands no rule but the last may speak.
-    origin = OpRecord(index=0, op="numpy.unseen", phase="data", step=0, site=site, outputs=(out,))
+    origin = OpRecord(
+        index=0, op="numpy.unseen", phase="data", step=0, site=site, outputs=(out,),
+        scalars={"said": said},
+    )  # fmt: skip
     return Evidence(
         sink="output", subject="result", step=0, origin=origin, origin_kind="operation",
         sink_site=site, sink_value=value,
-        incomplete=f"NumPy said `{said}` here; its operands could not be looked at again",
+        incomplete="its operands, which could not be looked at again",
     )  # fmt: skip

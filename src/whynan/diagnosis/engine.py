@@ -8,6 +8,7 @@ from whynan.diagnosis.array_fixes import array_fixes
 from whynan.diagnosis.causes import causes_of
 from whynan.diagnosis.chain import chain_of
 from whynan.diagnosis.naming import operand_names
+from whynan.diagnosis.numpy_said import finding_by_words
 from whynan.diagnosis.rules.opaque_op import unexplained
 from whynan.model import Anomaly, Evidence, Finding, OpRecord
 from whynan.registry import Rule, rules
@@ -36,6 +37,9 @@ def _named(op: OpRecord) -> OpRecord:
 
 def _finding(evidence: Evidence) -> Finding:
     op = evidence.origin
+    told = finding_by_words(op, evidence)
+    if told is not None:
+        return _signed(told, _rule_of(told.mechanism))
     visible = op.op.split(".")[0] in TORCH_NAMESPACES
     for rule in rules():
         if evidence.origin_kind not in rule.kinds or (rule.ops and op.name not in rule.ops):
@@ -45,8 +49,11 @@ def _finding(evidence: Evidence) -> Finding:
         finding = rule.check(op, evidence)
         if finding is not None:
             return _signed(finding, rule)
-    opaque = next(rule for rule in rules() if rule.mechanism == "opaque")
-    return _signed(unexplained(op, evidence), opaque)
+    return _signed(unexplained(op, evidence), _rule_of("opaque"))
+
+
+def _rule_of(mechanism: str) -> Rule:
+    return next(rule for rule in rules() if rule.mechanism == mechanism)
 
 
 def _signed(finding: Finding, rule: Rule) -> Finding:

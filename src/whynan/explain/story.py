@@ -14,6 +14,11 @@ OPERATION = {
     "addmm": "linear", "mv": "matmul", "linalg_vector_norm": "norm",
 }  # fmt: skip
 
+REMADE = (
+    "a worker of the DataLoader made it; asked for item {} again, in this process, the dataset made"
+    " it again"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
@@ -106,6 +111,8 @@ def _facts(anomaly: Anomaly) -> list[Fact]:
     if evidence.around.sample is not None:
         label = "inferred" if evidence.around.sample.inferred else "sample"
         facts.append(Fact(label=label, text=told_sample(evidence.around.sample)))
+    if evidence.around.remade is not None:
+        facts.append(Fact(label="observed", text=REMADE.format(evidence.around.remade)))
     facts += [Fact(label="inferred", text=text) for text in finding.inferred]
     facts += [Fact(label=f"cause: {c.code}", text=c.evidence) for c in finding.causes]
     facts += [Fact(label="unknown", text=text) for text in finding.unknown]

@@ -47,6 +47,7 @@ class Batches:
         self.indices: list[int] | None = None  # of the dataset, for the last batch of a DataLoader
         self.fetches: int | None = None  # batches of all loaders; None: not counted from the start
         self.workers = 0  # processes that the last batch came from
+        self.iterator: Callable[[], Any] = lambda: None  # that gave it, while it lives
         self.given: Any = None  # the indices, as the guard knows them, which looks on all the time
         self._installed = False
         self._models: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()  # with parameters
@@ -105,6 +106,7 @@ class Batches:
             if self.fetches is not None:
                 self.fetches += 1
             self.workers = int(getattr(iterator, "_num_workers", 0))
+            self.iterator = weakref.ref(iterator)
             asked = self._asked.take(iterator)
             index = asked if self.given is None else self.given
             listed = list(index) if isinstance(index, (list, tuple)) else []

@@ -21,6 +21,7 @@ from whynan.record.modules import ModuleTracker
 from whynan.record.optimizer_sink import OptimizerSink
 from whynan.record.output_sink import OutputSink
 from whynan.record.patches import Patches
+from whynan.record.remaking import with_the_dataset
 from whynan.record.retention import forget
 from whynan.record.scripts import Scripts
 from whynan.record.slicing import Harm, Slicer
@@ -64,6 +65,7 @@ class Session:
         self.checks.before_observed = self._before_observed
         self.optimizers.step_begins = self.waiting.step_begins
         self._harms = 0
+        self._is_asking = False
 
     def start(self) -> None:
         self._put_on()
@@ -194,6 +196,8 @@ class Session:
             self.checks.harm(harm)
 
     def _harm(self, harm: Harm) -> None:
+        if self._is_asking:
+            return
         if harm.is_tested and self.waiting.is_full and not self.outputs.waits_for():
             return
         if self._harms >= MAX_HARMS:
@@ -233,8 +237,16 @@ class Session:
             return
         if not self._evidence:
             self.batches.save(evidence.around.sample)
+            evidence = self._with_the_dataset(evidence)
         self._evidence.append(evidence)
         self._on_evidence(evidence)
+
+    def _with_the_dataset(self, evidence: Evidence) -> Evidence:
+        self._is_asking = True  # what the dataset shows or reads meanwhile is no harm
+        try:
+            return with_the_dataset(evidence, self)
+        finally:
+            self._is_asking = False
 
     def take_back(self) -> None:
         """As if the last evidence had not been found."""

@@ -498,7 +498,7 @@ def _facts(evidence: Evidence) -> str:
 
 def is_conclusive(evidence: Evidence) -> bool:
     """Whether the recording reached back far enough to see where it began."""
-    if evidence.origin_kind != "entry":
+    if evidence.origin_kind != "entry" or evidence.around.remade is not None:
         return True
     value = evidence.origin.inputs[0] if evidence.origin.inputs else None
     return value is not None and value.source == FROM_LOADER

@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from whynan.diagnosis.circumstances import loaded_state
 from whynan.diagnosis.naming import short_call
 from whynan.diagnosis.words import at, bad_values, origin_label, subject
-from whynan.model import FROM_LOADER, Evidence, Finding, Fix, OpRecord, Scalar, number
+from whynan.model import Evidence, Finding, Fix, OpRecord, Scalar, number
 from whynan.registry import rule
 
 CLEAN_DATA = Fix(
@@ -64,7 +64,7 @@ def nonfinite_data(op: OpRecord, evidence: Evidence) -> Finding | None:
     observed = [bad_values(stats) + (f", first{at(index)}" if index else "")]
     if stats is not None and stats.nonfinite:
         observed.append(str(stats))
-    hidden = not (held or loaded) and _from_worker(op, evidence)
+    hidden = not (held or loaded) and evidence.is_from_worker
     columns = value.columns if value is not None else ()
     if columns:
         observed.append(f"nothing in {_named(columns)} is finite")
@@ -101,12 +101,6 @@ def _number(op: OpRecord, evidence: Evidence) -> Finding:
 
 def _nonfinite(numbers: Mapping[str, Scalar]) -> dict[str, float]:
     return {n: v for n, v in numbers.items() if isinstance(v, float) and not math.isfinite(v)}
-
-
-def _from_worker(op: OpRecord, evidence: Evidence) -> bool:
-    """Handed over by a DataLoader whose dataset is asked in other processes."""
-    loader = any(o.source == FROM_LOADER for o in op.inputs) or "DataLoader" in (op.inside or "")
-    return loader and evidence.around.workers > 0
 
 
 def _named(columns: tuple[int, ...]) -> str:

@@ -41,7 +41,10 @@ def unexplained(op: OpRecord, evidence: Evidence) -> Finding:
     """The honest limit: where, but not by which step."""
     if op.op == "numpy.unseen" and op.site is not None:  # the evidence says what is not known
         made = f"NumPy's `{op.site.expression or op.site.source}` made it"
-        return Finding(headline=f"{subject(evidence)}: {made}", label=origin_label(op))
+        said = f"NumPy said `{op.scalars.get('said')}` here"
+        return Finding(
+            headline=f"{subject(evidence)}: {made}", observed=(said,), label=origin_label(op)
+        )
     name = "::".join(op.op.split(".")[:2])
     # The arguments of a custom operator have the names that its author gave them.
     custom = op.op.split(".")[0] not in TORCH
