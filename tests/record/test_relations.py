@@ -137,3 +137,41 @@ def test_a_row_that_went_bad_earlier_is_the_origin() -> None:
         (out @ second).sum().item()
 
     expect(program, "x @ first", "overflow")
+
+
+def test_the_weights_of_a_bag_are_followed() -> None:
+    def program() -> None:
+        given = torch.tensor([1.0, 2.0, 0.0, 0.0])
+        weights = given / torch.tensor([3.0, 3.0, 0.0, 0.0])
+        ids, bags = torch.tensor([1, 2, 3, 4]), torch.tensor([0, 2])
+        F.embedding_bag(
+            ids, torch.ones(9, 2), bags, mode="sum", per_sample_weights=weights
+        ).sum().item()
+
+    expect(program, "given / torch", "division_by_zero")
+
+
+def test_infinities_in_a_product_of_matrices_are_told_apart() -> None:
+    """Of both signs, their sum is not defined; times 0, each alone is not."""
+    rows = torch.tensor([[1.0, -1.0], [2.0, 3.0]])
+
+    def signs() -> None:
+        filled = torch.full((2, 2), float("inf"))
+        (filled @ rows.t()).sum().item()
+
+    def zeros() -> None:
+        filled = torch.full((2, 2), float("inf"))
+        (filled @ (rows.t() - 1)).sum().item()
+
+    expect(signs, "filled @", "inf_minus_inf")
+    expect(zeros, "filled @", "zero_times_inf")
+
+
+def test_a_tensor_of_the_same_shape_is_no_result_of_the_other() -> None:
+    def program() -> None:
+        bad = torch.zeros(3, 2) / torch.zeros(3, 2)
+        fresh = torch.full_like(bad, -float("inf"))
+        torch.maximum(fresh, bad).sum().item()
+
+    names = [link.op for link in anomalies_of(program)[0].chain]
+    assert "full_like" not in names

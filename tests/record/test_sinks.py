@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import whynan
-from tests.record.test_tracer import anomalies_of
+from tests.record.test_tracer import anomalies_of, expect
 
 LinAlgError: type[Exception] = vars(torch.linalg)["LinAlgError"]
 
@@ -541,3 +541,14 @@ def test_an_infinite_learning_rate_is_what_spoilt_a_parameter_without_gradient()
     found = anomalies_of(program)[0]
     assert (found.finding.mechanism, found.origin.phase) == ("nonfinite_data", "optimizer")
     assert "had lr = inf" in found.finding.headline
+
+
+def test_a_variance_that_a_cast_made_infinite_is_harm_where_it_flattens_the_output() -> None:
+    def program() -> None:
+        norm = torch.nn.BatchNorm1d(3).eval()
+        norm.running_var.fill_(1e6)
+        norm.half()
+        with torch.no_grad():
+            norm(torch.randn(5, 3).mul(1000).half()).tolist()
+
+    expect(program, "norm.half()", "overflow", "init")

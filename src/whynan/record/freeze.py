@@ -358,8 +358,10 @@ def _term(record: Record, found: list[Read]) -> dict[int, Index]:
     sizes = (a - b).abs() if record.info.base in ELEMENTWISE else a.abs() * b.abs()
     if not bool(sizes.any()):  # a 0 times something says more than 0 times 0
         sizes = a.abs() + b.abs()
+    # 0 times an infinity is NaN by itself, a finite number times it only together with others.
     bad = ~(torch.isfinite(a) & torch.isfinite(b))
-    at = (bad.to(torch.float64) if bool(bad.any()) else sizes).argmax()
+    alone = torch.isnan(a * b).to(torch.float64) + bad.to(torch.float64)
+    at = (alone if bool(bad.any()) else sizes).argmax()
     inner = [int(i) for i in torch.unravel_index(at.cpu(), shape)]
     return {i: _within(r.selection, inner) for i, r in sums}
 
@@ -403,8 +405,6 @@ def _deciding(maker: OpRecord, operands: list[tuple[Read, Operand]]) -> tuple[Re
     known = [(r, o) for r, o in operands if o.value is not None and o.stats is not None]
     if not known or (maker.name == "sub" and maker.value == 0):
         return None
-    if maker.name.endswith("_like") or maker.name.startswith("new_"):
-        return None  # of their operand they take the shape only
     if maker.name in PICKS:  # the value, not its position; and only if it is the same element
         return known[0] if known[0][1].value == maker.value else None
     if maker.value == 0 and maker.name in ("mul", "div", "pow", "linalg_cross"):

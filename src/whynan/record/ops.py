@@ -39,7 +39,7 @@ FAITHFUL = frozenset(
 TURNS = frozenset({"t", "transpose", "permute", "unsqueeze", "squeeze"})
 # Values come in from outside: torch.tensor and from_numpy, or torch.load giving a storage.
 ENTRIES = frozenset({"lift_fresh", "lift", "set", "from_file", "from_blob"})
-# Written without the schema saying so (torch 2.13).
+# Written without the schema saying so (torch 2.13), and only in training.
 _STATISTICS = ("running_mean", "running_var")
 HIDDEN_WRITES = {
     "native_batch_norm": _STATISTICS,
@@ -58,11 +58,13 @@ class OpInfo:
 
     __slots__ = (
         "allocates", "arg_names", "base", "call", "composite", "entry", "faithful", "func", "makes_no_node",
-        "mutates", "name", "namespace", "overwrites", "pointwise", "random", "reads_out", "turns", "view",
+        "mutates", "name", "namespace", "overwrites", "pointwise", "quiet", "random", "reads_out", "turns",
+        "view",
         "write_args", "write_kwargs",
     )  # fmt: skip
 
-    def __init__(self, func: Any) -> None:
+    def __init__(self, func: Any, *, training: bool = True) -> None:
+        self.quiet: OpInfo | None = None  # the same in evaluation, when it leaves statistics alone
         self.func = func  # kept, so that nothing else gets its identity
         # What an overload's own __call__ does, without the frame in between.
         self.call = func._op if type(func) is torch._ops.OpOverload else func
@@ -84,8 +86,9 @@ class OpInfo:
             (i, a) for i, a in enumerate(schema.arguments) if a.alias_info and a.alias_info.is_write
         ]
         self.write_args = tuple(i for i, a in written if not a.kwarg_only)
-        if self.base in HIDDEN_WRITES:
+        if self.base in HIDDEN_WRITES and training:
             self.write_args += tuple(self.arg_names.index(n) for n in HIDDEN_WRITES[self.base])
+            self.quiet = OpInfo(func, training=False)
         self.write_kwargs = tuple(a.name for _, a in written if a.kwarg_only)
         self.overwrites = bool(self.write_args) and self.base in OVERWRITES
         returns = schema.returns
@@ -135,6 +138,12 @@ def takes_numbers(name: str) -> bool | None:
 
 
 KNOWN: dict[int, OpInfo] = {}  # by identity: an operator's own hash is slow
+
+
+def info_for(info: OpInfo, args: Any) -> OpInfo:
+    """Of batch norm, the one that fits this call."""
+    at = info.arg_names.index("training")
+    return info.quiet if info.quiet is not None and len(args) > at and not args[at] else info
 
 
 def info_of(func: Any) -> OpInfo:

@@ -61,7 +61,8 @@ def _wide(
 
 def _swap(values: dict[tuple[Any, Any], torch.Tensor], position: Any, arg: Any) -> Any:
     if isinstance(arg, Ref):
-        return values[position, None]
+        read = values.get((position, None))
+        return arg.tensor() if read is None else read  # not read: its shape is what counts
     if isinstance(arg, list) and any(isinstance(a, Ref) for a in arg):
         return [values.get((position, i)) for i in range(len(arg))]
     if isinstance(arg, torch.dtype) and arg.is_floating_point:

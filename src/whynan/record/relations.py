@@ -120,8 +120,9 @@ def _named(record: Record) -> list[Named]:
         (i, record.info.arg_names[i], arg) for i, arg in enumerate(record.args)
     ]
     arguments += [(name, name, arg) for name, arg in record.kwargs.items() if name != "out"]
-    if record.info.overwrites:
-        arguments = arguments[1:]
+    base = record.info.base
+    if record.info.overwrites or base.endswith("_like") or base.startswith("new_"):
+        arguments = arguments[1:]  # of it, the shape only
     for position, name, arg in arguments:
         if isinstance(arg, Ref):
             found.append((name, arg, position, None))
@@ -461,14 +462,17 @@ def _put(record: Record, named: list[Named], index: Index) -> list[Read]:
 
 
 def _bag(record: Record, k: int, named: list[Named], index: Index) -> list[Read]:
-    """The rows of the table that one bag names."""
+    """The rows of the table that one bag names, and the weights they are given."""
     bag = bag_of(record, index) if k == 0 and len(index) == 2 else None
     ids = values_of(record, argument(record, "indices"))
     if bag is None or ids is None:
         return [_some(*n) for n in named]
     role, ref, position, item = named[0]
     rows = [Read(role, ref, (int(ids[p]), index[1]), position, item) for p in bag]
-    return _decisive(record, rows)
+    weights = [
+        Read(*n[:2], (p,), *n[2:]) for n in named if n[0] == "per_sample_weights" for p in bag
+    ]
+    return [*_decisive(record, rows), *_decisive(record, weights)]
 
 
 def _decisive(record: Record, found: list[Read]) -> list[Read]:

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import (
 from whynan.errors import StopRun
 from whynan.record.local import Local, PerThread
 from whynan.record.modules import ModuleTracker
-from whynan.record.ops import KNOWN, OpInfo, info_of
+from whynan.record.ops import KNOWN, OpInfo, info_for, info_of
 from whynan.record.records import Origin, Record, record_refs, writes_literal
 from whynan.record.retention import MAX_RECORDS, forget, let_go_oldest
 from whynan.record.sites import Frames, capture, passes_through
@@ -183,6 +183,8 @@ class Tracer:
                         self._claim_view(local)
                     self._meet_viewed_leaf(args)
                 return info.call(*args, **kwargs)
+            if info.quiet is not None:
+                info = info_for(info, args)
             record = self._begin(info, args, kwargs, local)
         except Exception as error:
             self._failed(error)

@@ -30,7 +30,7 @@ from whynan.registry import rule
 SUMS = (
     "add", "sub", "rsub", "sum", "mean", "cumsum", "_softmax", "_log_softmax", "logsumexp", "var",
     "std", "lerp", "logaddexp", "addcmul", "norm", "var_mean", "native_layer_norm", "baddbmm",
-    "addmm", "diff", "mse_loss",
+    "addmm", "diff", "mse_loss", "mm", "bmm", "mv", "addmv", "dot", "convolution",
 )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ import math
 
 from whynan.diagnosis.naming import short_call
 from whynan.diagnosis.words import called, origin_label, plural, subject
-from whynan.model import Evidence, Finding, Fix, OpRecord
+from whynan.model import MATMULS, Evidence, Finding, Fix, OpRecord
 from whynan.registry import rule
 
 PRODUCTS = (
@@ -39,6 +39,7 @@ PRODUCTS = (
     "cumprod",
     "convolution",
 )
+SUMS_OF_PRODUCTS = MATMULS | {"convolution"}
 
 
 @rule("N023", "zero-times-inf", "zero_times_inf", ops=PRODUCTS)
@@ -47,7 +48,10 @@ def zero_times_inf(op: OpRecord, evidence: Evidence) -> Finding | None:
     scalars = [v for v in op.scalars.values() if isinstance(v, float) and math.isinf(v)]
     if op.derived or not (infinite or scalars) or op.value == op.value:
         return None
-    zero = next((o for o in op.inputs if o not in infinite), None)
+    others = [o for o in op.inputs if o not in infinite]
+    if op.name in SUMS_OF_PRODUCTS and all(o.value for o in others):
+        return None  # no term is 0 times an infinity: it is their sum that is not defined
+    zero = next((o for o in others if o.value == 0), others[0] if others else None)
     observed = []
     if zero is not None and zero.stats is not None and zero.stats.zeros:
         observed.append(
