@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -125,3 +127,67 @@ def test_nothing_is_held_after_a_healthy_step() -> None:
         assert len(alive) < 20
     finally:
         session.stop()
+
+
+MODELS_IN_A_ROW = """
+import weakref
+import torch
+models = []
+for fold in range(4):
+    net = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1))
+    optimizer = torch.optim.Adam(net.parameters())
+    for _ in range(8):
+        optimizer.zero_grad()
+        net(torch.randn(4, 8)).square().mean().backward()
+        optimizer.step()
+    models.append(weakref.ref(net))
+    print(sum(model() is not None for model in models))
+"""
+
+
+@pytest.mark.parametrize("mode", ["trace", "auto"])
+def test_a_model_that_is_done_with_is_freed(
+    mode: str, programs: ForkServer, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(MODELS_IN_A_ROW)
+    assert programs.run(script, mode=mode).stdout.split() == ["1", "1", "1", "1"]
+
+
+SCHEDULED = """
+import torch
+net = torch.nn.Linear(2, 2)
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+schedule.step()
+"""
+
+
+def test_a_warning_about_a_schedule_names_the_programs_line(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCHEDULED)
+    plain, watched = programs.run(script, traced=False), programs.run(script)
+    assert "script.py:6: UserWarning" in plain.stderr
+    assert watched.stderr.replace(f"{tmp_path}/", "") == plain.stderr.replace(f"{tmp_path}/", "")
+
+
+@pytest.mark.parametrize("scale", ["1.0", "0.0"], ids=["healthy", "failing"])
+def test_a_program_may_have_modules_named_like_whynans_own(scale: str, tmp_path: Path) -> None:
+    for name in ("rich", "click", "jinja2"):
+        (tmp_path / f"{name}.py").write_text(f"WHO = 'my {name}'\n")
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import torch\nw = torch.ones(3, requires_grad=True)\n"
+        f"loss = (w / {scale}).sum() * 0\nloss.backward()\n"
+        "import click, jinja2, rich\nprint(rich.WHO, click.WHO, jinja2.WHO)\n"
+    )
+    command = [sys.executable, "-m", "whynan", "run", "--on-anomaly", "warn", "--html", "r.html"]
+    done = subprocess.run(
+        [*command, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout == "my rich my click my jinja2\n", done.stderr
+    assert done.returncode == (0 if scale == "1.0" else 3)
+    assert ("error[N010]" in done.stderr) == (scale == "0.0")
+    assert (tmp_path / "r.html").exists()

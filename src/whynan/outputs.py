@@ -99,13 +99,13 @@ class Outputs:
 
     def write(self, diagnosis: Diagnosis, recording: Recording, *, is_last: bool) -> None:
         """Events cannot be replaced, so they wait for the last time."""
-        from whynan.report import html, json_report, tensorboard
-
         options = self.options
         if self._board is not None and is_last:
             self._board.report(diagnosis)
         path = None
         try:
+            from whynan.report import html, json_report, tensorboard
+
             if path := options.json:
                 json_report.write(diagnosis, path)
             if path := options.html:
@@ -114,8 +114,8 @@ class Outputs:
                 tensorboard.write(diagnosis, path)
             if path := options.recording:
                 recording.of(diagnosis).save(path)
-        except (OSError, WhynanError) as error:
-            self._say(f"could not write {path}: {error}")
+        except (OSError, ImportError, WhynanError) as error:
+            self._say(f"could not write {path or 'the report'}: {error}")
 
     def fill_capsule(
         self, watch: Watch, command: list[str], rank: int | None, recording: Callable[[], Recording]

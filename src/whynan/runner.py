@@ -17,6 +17,7 @@ from whynan.errors import StopRun, UsageError
 from whynan.explain.story import tell
 from whynan.files import SAVE_BATCH_TO
 from whynan.hush import same_random
+from whynan.libraries import Libraries
 from whynan.model import Diagnosis, Evidence, Outcome
 from whynan.outputs import Outputs, RunOptions
 from whynan.pipeline import diagnose, unseen
@@ -55,6 +56,7 @@ class Run:
         self._notes: list[str] = []
         self._tell_progress = report_progress()
         self._outputs = Outputs(options, self._say)
+        self.libraries = Libraries(os.devnull)
         self._numpy = NumpyWatch()
         self._children = Children(program, options, self._take_off)
         self._starter: Path | None = None  # in a process that the program started: word for it
@@ -74,6 +76,7 @@ class Run:
             return self._end(failure)
         for name in [n for n in sys.modules if n.split(".")[0] == "click"]:
             del sys.modules[name]  # the program may have a module of that name
+        self.libraries = Libraries(sys.path[0])
         self._numpy.start()
         return self._call(run, self._start)
 
@@ -201,7 +204,7 @@ class Run:
         self._reproduced = how
         self._take()
         if not self._ending:  # else the program's own traceback comes first
-            with same_random():
+            with same_random(), self.libraries.in_use():
                 self._show()
                 self._write("anomaly")
                 self._fill_capsule()
@@ -304,8 +307,9 @@ class Run:
         self._is_silent |= self._children.told and not self._recording.evidence
         if crashed and error is not None and (harmed if self._starter else self.watch is None):
             launch.print_traceback(error)
-        self._show()
-        self._write("anomaly" if harmed else "crashed" if crashed else "clean")
+        with self.libraries.in_use():
+            self._show()
+            self._write("anomaly" if harmed else "crashed" if crashed else "clean")
         if self._stopped_by_limit and not harmed:
             self._say(f"no harm in {self._recording.steps} steps; stopped as --max-steps asked")
         self._release(harmed)

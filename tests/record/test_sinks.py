@@ -546,7 +546,7 @@ def test_an_infinite_learning_rate_is_what_spoilt_a_parameter_without_gradient()
 def test_a_variance_that_a_cast_made_infinite_is_harm_where_it_flattens_the_output() -> None:
     def program() -> None:
         norm = torch.nn.BatchNorm1d(3).eval()
-        norm.running_var.fill_(1e6)
+        norm.get_buffer("running_var").fill_(1e6)
         norm.half()
         with torch.no_grad():
             norm(torch.randn(5, 3).mul(1000).half()).tolist()

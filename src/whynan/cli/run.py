@@ -126,9 +126,10 @@ def run(
         _tell_batch(save_batch, started)
     diagnosis = watched.found()
     if fix and diagnosis is not None:
-        from whynan.repair.fixing import FixOptions, repair
+        with watched.libraries.in_use():
+            from whynan.repair.fixing import FixOptions, repair
 
-        repair(program, diagnosis, FixOptions(json=json, told=True))
+            repair(program, diagnosis, FixOptions(json=json, told=True))
     elif fix and code == 3 and watched.lockstep is None:
         click.echo("whynan: --fix is for programs of one process; nothing was tried", err=True)
     return code

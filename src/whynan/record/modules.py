@@ -16,6 +16,7 @@ from whynan.record.patches import Patches
 from whynan.record.storages import Entry, storage_id
 
 _is_compiling = torch.compiler.is_compiling
+Weak = weakref.ref[nn.Module]
 
 
 class ModuleTracker:
@@ -44,11 +45,11 @@ class ModuleTracker:
         """A model whose parameters are to be called by name before it ran."""
         self._roots.add(root)
 
-    def stack(self) -> list[nn.Module]:
+    def stack(self) -> list[Weak]:
         try:
             return self._local.stack  # type: ignore[no-any-return]  # threading.local
         except AttributeError:
-            stack: list[nn.Module] = []
+            stack: list[Weak] = []
             self._local.stack = stack
             return stack
 
@@ -61,7 +62,7 @@ class ModuleTracker:
             if not stack:
                 self._roots.add(module)
                 self._start(module, (*args, *kwargs.values()))
-            stack.append(module)
+            stack.append(weakref.ref(module))
             special = self.special.get(type(module))
             try:
                 if special is None:
@@ -76,8 +77,8 @@ class ModuleTracker:
 
         return call
 
-    def running(self) -> tuple[nn.Module, nn.Module] | None:
-        """(outermost module, innermost module) of this thread."""
+    def running(self) -> tuple[Weak, Weak] | None:
+        """(outermost module, innermost module) of this thread; a record must not keep them alive."""
         stack = self.stack()
         return (stack[0], stack[-1]) if stack else None
 
@@ -153,11 +154,13 @@ def clean(name: str) -> str:
     return name.replace("_orig_mod.", "")
 
 
-def path_of(running: tuple[nn.Module, nn.Module] | None) -> str | None:
+def path_of(running: tuple[Weak, Weak] | None) -> str | None:
     """Dotted path of the running module below the outermost one, whose class stands for itself."""
     if running is None:
         return None
-    root, module = running
+    root, module = running[0](), running[1]()
+    if root is None or module is None:
+        return None
     if root is module:
         return type(root).__name__
     for name, candidate in root.named_modules():

@@ -133,7 +133,9 @@ class Slicer:
                 if not harm.matters and self._only_carried(start, origin):
                     return None
                 return self._describe(harm, start, origin)
-            return self._intended(harm, starts[0]) if harm.matters else None
+            # A parameter may hold -inf for good: a class that is ruled out. The loss tells.
+            is_kept = harm.sink == "parameter"
+            return self._intended(harm, starts[0]) if harm.matters and not is_kept else None
 
     def is_written(self, tensor: torch.Tensor) -> bool:
         """Whether what stands there is a number of the program's own, as far as is recorded."""

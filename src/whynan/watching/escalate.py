@@ -107,7 +107,6 @@ class Watch:
         guard.install(self._patches)
         for part in (self.batches, self.buffers, self.randomness):
             part.install(self._patches)
-        self._schedules.install(self._patches)
         self._inference.install(self._patches)
         self.batches.on_given = self._given
         self.session.earlier = guard.history.rows
@@ -142,6 +141,7 @@ class Watch:
         self.guard.active = False
         self.session.abandon()
         self._inference.remove()
+        self._schedules.go_on()
         self._patches.restore()
 
     def _exception(self, error: BaseException) -> None:
@@ -293,7 +293,7 @@ class Watch:
                 self._end_of_replay()
             else:
                 self._give_up()
-        self._schedules.on = True
+        self._schedules.go_on()
         self._doubts.step_is_taken()
         self.batches.begin_step()
         self._settle()
@@ -311,7 +311,7 @@ class Watch:
             self._go_quiet()
 
     def _fetching(self) -> None:
-        self._schedules.on = True
+        self._schedules.go_on()
         if not self.guard.has_loss() and not self.batches.given:
             self._doubts.settle()
         needed = self._phase == "guard" or (self._phase == "live" and self.policy == "skip")
@@ -399,7 +399,7 @@ class Watch:
         if not self.batches.ever and self.start_states is not None:
             self.randomness.restore(self.start_states)
         self.batches.repeat()
-        self._schedules.on = False
+        self._schedules.stand_still()
         self.session.resume(self.guard.step, uses_optimizer=self.guard.uses_optimizer)
         self.session.optimizers.expect_skips(self.guard.scaling.skips)
         self._phase = "replay"
@@ -426,7 +426,7 @@ class Watch:
         self._phase = "guard"
         self.guard.looking = True
         if self.policy != "skip":
-            self._schedules.on = True
+            self._schedules.go_on()
             return "go"
         self.drop()
         return "cancel"
@@ -439,7 +439,7 @@ class Watch:
         self.batches.begin_step()
         self.guard.begin_step()
         self._explained = False
-        self._schedules.on = False  # until the next batch
+        self._schedules.stand_still()  # until the next batch
 
     def _give_up(self) -> None:
         """The replay was another step, or showed nothing: this process cannot tell."""
@@ -450,7 +450,7 @@ class Watch:
         self.batches.stop_repeating()
         self._phase = "guard"
         self.guard.looking = True
-        self._schedules.on = True
+        self._schedules.go_on()
         if self.policy == "skip":
             self.skipped.append(self.guard.step)
             self._explained = False

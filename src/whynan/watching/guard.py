@@ -131,6 +131,9 @@ class Guard:
         self._is_safe = False  # the update of this step cannot overflow
         self._is_spoilt = False  # a running variance is non-finite
         self.optimizers: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        # Parameters that held an infinity before their first update: a class that is ruled out.
+        self._infinite: dict[int, weakref.ref[torch.Tensor]] = {}
+        self._begun: weakref.WeakSet[Optimizer] = weakref.WeakSet()
 
     @property
     def local(self) -> _Local:
@@ -188,6 +191,20 @@ class Guard:
             self._patched.add(kind)
             self._patches.wrap(kind, "step", self._wrap_step)
         self.quietly(self.on_follow)
+
+    def _begin(self, optimizer: Optimizer) -> None:
+        """Before its first update, if that could overflow: which parameters are infinite already?"""
+        self._begun.add(optimizer)
+        dense = [p for _, p in parameters(optimizer) if local_of(p).layout is torch.strided]
+        floating = [p for p in dense if p.is_floating_point()]
+        sizes = norms([local_of(p).detach() for p in floating])
+        for parameter, size in zip(floating, sizes, strict=True):
+            if size == math.inf and _holds_infinity(parameter):
+                self._infinite[id(parameter)] = weakref.ref(parameter)
+
+    def _is_infinite_from_the_start(self, parameter: torch.Tensor) -> bool:
+        known = self._infinite.get(id(parameter))
+        return known is not None and known() is parameter and _holds_infinity(parameter)
 
     def _wrap_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def step(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
@@ -282,6 +299,8 @@ class Guard:
         self._is_spoilt = any(v - v != 0 for v in found[len(dense) :]) if variances else False
         self._loss_values()
         self._is_safe = moves_safely(optimizer)
+        if not self._is_safe and optimizer not in self._begun:
+            self._begin(optimizer)
         return dense
 
     def _harm(
@@ -315,7 +334,8 @@ class Guard:
         found = norms([t.detach() for _, t, _ in kept])
         suspects = [k for k, n in zip(kept, found, strict=True) if n - n != 0]
         for owner, tensor, key in suspects:
-            if has_nonfinite(tensor.detach()) and not (key and self.is_written(tensor)):
+            meant = self.is_written(tensor) if key else self._is_infinite_from_the_start(owner)
+            if has_nonfinite(tensor.detach()) and not meant:
                 name = next(n for n, p in parameters(optimizer) if p is owner)
                 subject = (
                     f"{type(optimizer).__name__}'s {key} of {name}" if key else f"parameter {name}"
@@ -510,6 +530,12 @@ def _values(gradient: torch.Tensor) -> torch.Tensor:
         gradient = gradient.values()
     gradient = gradient.detach()
     return torch.view_as_real(gradient) if gradient.is_complex() else gradient
+
+
+def _holds_infinity(parameter: torch.Tensor) -> bool:
+    """And no NaN, into which an update by it would turn."""
+    values = local_of(parameter).detach()
+    return has_nonfinite(values) and not bool(values.isnan().any())
 
 
 def _is_bad(norm: torch.Tensor) -> bool:

@@ -139,7 +139,7 @@ def is_bad(tensor: torch.Tensor) -> bool:
 
 def _bad_in(tensor: torch.Tensor) -> float | None:
     """NaN; or an infinity, if it is alone or among different finite values. Bounds, masks and
-    first minima are meant."""
+    first minima are meant, and so is -inf among other values: what is ruled out."""
     if not is_bad(tensor):
         return None
     values = tensor.detach()
@@ -147,6 +147,8 @@ def _bad_in(tensor: torch.Tensor) -> float | None:
         return math.nan
     finite = values[torch.isfinite(values)]
     if tensor.numel() > 1 and (finite.numel() < 2 or bool((finite == finite[0]).all())):
+        return None
+    if tensor.numel() > 1 and not bool((values == math.inf).any()):
         return None
     return math.inf
 

@@ -11,20 +11,32 @@ from whynan.record.patches import Patches
 
 
 class Schedules:
-    """Swallows what a loop does after a step that was not taken."""
+    """Swallows what a loop does after a step that was not taken.
+
+    Only then is anything replaced: a wrapper would be where torch's warnings say that they come from.
+    """
 
     def __init__(self) -> None:
-        self.on = True
+        self._patches: Patches | None = None
 
-    def install(self, patches: Patches) -> None:
+    def go_on(self) -> None:
+        if self._patches is not None:
+            self._patches.restore()
+            self._patches = None
+
+    def stand_still(self) -> None:
+        if self._patches is not None:
+            return
+        self._patches = Patches()
         base = lr_scheduler.LRScheduler
         for kind in (base, *base.__subclasses__()):
             if "step" in vars(kind):
-                patches.wrap(kind, "step", self._wrap)
-        patches.wrap(swa_utils.AveragedModel, "update_parameters", self._wrap)
+                self._patches.wrap(kind, "step", _swallow)
+        self._patches.wrap(swa_utils.AveragedModel, "update_parameters", _swallow)
 
-    def _wrap(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def go_on(*args: Any, **kwargs: Any) -> Any:
-            return original(*args, **kwargs) if self.on else None
 
-        return go_on
+def _swallow(original: Callable[..., Any]) -> Callable[..., Any]:
+    def stand_still(*args: Any, **kwargs: Any) -> None:
+        return None
+
+    return stand_still
