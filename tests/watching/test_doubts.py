@@ -255,3 +255,75 @@ def test_a_running_variance_that_overflows_is_seen_at_its_step(
     result = programs.run(script, mode="auto")
     assert result.report is not None
     assert (result.code, result.report["anomalies"]) == (0, [])
+
+
+ENCODE = """
+import torch
+from torch import nn
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.key = nn.Linear(4, 4)
+
+    def forward(self, x, mask):
+        seen = mask[:, None, :] & mask[:, :, None]
+        scores = x @ self.key(x).transpose(1, 2)
+        return scores.masked_fill(~seen, float("-inf")).softmax(-1) @ x  # HERE
+
+class Frozen(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = Encoder()
+
+    def forward(self, x, mask):
+        with torch.no_grad():
+            return self.encoder(x, mask).nan_to_num()
+
+with open("runs.txt", "a") as log:
+    log.write("run\\n")
+torch.manual_seed(0)
+encoder, frozen = Encoder().eval(), Frozen().eval()
+for i in range(30):
+    x, mask = torch.randn(3, 5, 4), torch.arange(5) < torch.tensor([[5], [2], [4]])
+    if i < 20:
+        mask[:] = True
+    MADE
+    print(i, total)
+"""
+DEALT_WITH = [
+    """with torch.no_grad():
+        h = encoder(x, mask)
+    total = torch.where(mask[..., None], h, 0.0).sum().item()""",
+    """with torch.inference_mode():
+        h = encoder(x, mask)
+        total = h[mask].sum().item()""",
+    "total = frozen(x, mask).sum().item()",
+]
+
+
+@pytest.mark.parametrize("made", DEALT_WITH, ids=["where", "indexed", "inside another module"])
+def test_a_bad_output_that_is_dealt_with_next_needs_no_second_run(
+    programs: ForkServer, tmp_path: Path, made: str
+) -> None:
+    script = written(tmp_path, ENCODE.replace("MADE", made))
+    plain = programs.run(script, cwd=tmp_path, traced=False)
+    watched = programs.run(script, cwd=tmp_path, mode="auto")
+    assert plain.code == 0, plain.stderr
+    assert (watched.code, watched.stdout, watched.stderr) == (0, plain.stdout, "")
+    assert (tmp_path / "runs.txt").read_text() == "run\nrun\n"  # once each
+
+
+def test_a_bad_output_that_only_its_largest_class_is_taken_of_is_harm(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    made = """with torch.no_grad():
+        h = encoder(x, mask)
+    total = h.argmax(-1).sum().item()"""
+    text = ENCODE.replace("MADE", made)
+    report = programs.run(written(tmp_path, text), cwd=tmp_path, mode="auto").report
+    assert report is not None
+    first = report["anomalies"][0]
+    assert (first["sink"], first["mechanism"]) == ("output", "all_masked_softmax")
+    assert text.splitlines()[first["location"]["line"] - 1].endswith("# HERE")
+    assert report["reproduced"] == "rerun"

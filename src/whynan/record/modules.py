@@ -28,6 +28,7 @@ class ModuleTracker:
         self._roots: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         self._holders: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         self._asked: set[int] = set()  # the modules that the holders were looked for
+        self._last: nn.Module | None = None  # kept for its name: `Net()(x)` is gone at once
         self._start: Callable[[nn.Module, Any], None] = lambda module, args: None
         self._end: Callable[[nn.Module, Any], None] = lambda module, output: None
         self.special: dict[type[nn.Module], Callable[..., Any]] = {}  # how to call these kinds
@@ -61,6 +62,7 @@ class ModuleTracker:
             stack = self.stack()
             if not stack:
                 self._roots.add(module)
+                self._last = module
                 self._start(module, (*args, *kwargs.values()))
             stack.append(weakref.ref(module))
             special = self.special.get(type(module))
@@ -76,6 +78,10 @@ class ModuleTracker:
             return output
 
         return call
+
+    def let_go(self) -> None:
+        """The step is over, or the recording."""
+        self._last = None
 
     def running(self) -> tuple[Weak, Weak] | None:
         """(outermost module, innermost module) of this thread; a record must not keep them alive."""

@@ -78,6 +78,10 @@ class OutputSink:
         frames = capture(sys._getframe(2))
         self.checks.quietly(lambda: self._look(module, output, frames))
 
+    def wait_for(self, module: torch.nn.Module, output: Any) -> None:
+        """An output that is known to be bad, of a call that was not recorded."""
+        self._look(module, output, capture(sys._getframe(1)))
+
     def _look(self, module: Any, output: Any, frames: Frames | None) -> None:
         tensors = tensors_in(output)
         free = [t for t in tensors if not t.requires_grad]

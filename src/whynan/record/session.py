@@ -107,6 +107,7 @@ class Session:
         nothing from now on; the interpreter tells when the operation is over."""
         self.checks.quietly(lambda: forget(self.tracer, before=self.tracer.next_index))
         self.batches.clear()
+        self.modules.let_go()
         self._take_off()
         if self._is_asleep and sys.getprofile() is None:
             sys.setprofile(self._leave_soon)
@@ -168,6 +169,7 @@ class Session:
     def abandon(self) -> None:
         """Take everything off and let go of it, without a last look."""
         self._take_off()
+        self.modules.let_go()
         self.batches.clear()
         self.scripts.clear()
         self.tracer.clear()
@@ -224,7 +226,10 @@ class Session:
         """The program asks for a value that a model's output was made into: that is dealing with it."""
         output = self.outputs.waits_for()
         known = self.slicer.evidence(output) if output is not None else None
-        if known is not None and _place(self.scripts.placed(known)) == _place(evidence):
+        if known is None:
+            return
+        unseen = known.origin_kind == evidence.origin_kind == "entry"  # made before the recording
+        if unseen or _place(self.scripts.placed(known)) == _place(evidence):
             self.outputs.drop()
 
     def _before_observed(self) -> None:

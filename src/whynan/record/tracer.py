@@ -595,6 +595,7 @@ class Tracer:
     def end_of_step(self) -> None:
         """A healthy step is over: forget it."""
         self.step += 1
+        self.modules.let_go()
         forget(self, before=self.next_index)
 
 

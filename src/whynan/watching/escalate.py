@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -22,7 +23,7 @@ from whynan.watching.batches import Batches
 from whynan.watching.buffers import Buffers
 from whynan.watching.doubts import Doubts
 from whynan.watching.guard import LOSS_SCALE, Decision, Guard, Optimizer, Seen, is_transformed
-from whynan.watching.inference import Inference
+from whynan.watching.inference import Inference, is_part_of_another
 from whynan.watching.randomness import Randomness
 from whynan.watching.schedules import Schedules
 
@@ -79,6 +80,8 @@ class Watch:
         self._first_look: Evidence | None = None  # of a replay that may have been another step
         self._reported = False
         self._doubts = Doubts(self.guard.readers.has_judged)
+        self._outputs: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # bad ones
+        self._judged: Seen | None = None  # an output that is being followed
         self._calls = 0
         self._rests = False  # until there is something to train
         self.start_states: Any = None
@@ -188,6 +191,7 @@ class Watch:
 
     def _go_quiet(self) -> None:
         if self.session.pause():
+            self._judged = None
             self._phase = "guard"
             self.guard.looking = self.armed_from is None
             self._save_states()
@@ -232,6 +236,12 @@ class Watch:
             self._save_states()
 
     def _evidence(self, evidence: Evidence) -> None:
+        if self._judged is not None and not is_conclusive(evidence):
+            seen, self._judged = self._judged, None
+            self.session.take_back()  # it is harm, but where it began was not recorded
+            self._doubts.drop()
+            self.unexplained(seen)
+            return
         alone = self.together is None and self.policy != "skip"
         if self._phase == "replay" and alone:
             if evidence.sink == "observed" and evidence.origin.index < self._begins_at:
@@ -464,8 +474,24 @@ class Watch:
 
     def _model_returned(self, module: Any, output: Any) -> None:
         guard = self.guard
+        if torch.is_grad_enabled():  # a closure inside step()
+            return
         if guard.looking and not guard.local.own and not is_transformed():
-            guard.quietly(guard.look_at_output, module, output)
+            seen = guard.quietly(guard.look_at_output, module, output)
+            if seen is not None and not is_part_of_another():
+                guard.quietly(self._judge_output, seen, module, output)
+
+    def _judge_output(self, seen: Seen, module: Any, output: Any) -> None:
+        """What the program does next with a bad output tells whether that is harm: record it. Of a
+        module whose outputs it deals with, again and again, only some are followed."""
+        doubts = self._outputs.setdefault(module, 0) + 1
+        self._outputs[module] = doubts
+        if not self.traces or self._phase != "guard" or self.session.surroundings.compiled:
+            self._doubt(seen)
+        elif doubts & (doubts - 1) == 0 and self.policy == "stop" and not self._reported:
+            self._go_live()
+            self._judged = seen
+            self.session.outputs.wait_for(module, output)
 
     def _wrap_compile(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def compile_function(*args: Any, **kwargs: Any) -> Any:

@@ -481,19 +481,15 @@ class Guard:
         self.begin_step()
         self.quietly(self.on_left_out)
 
-    def look_at_output(self, module: Any, output: Any) -> None:
-        """What an outermost module returned while no gradient was asked for."""
+    def look_at_output(self, module: Any, output: Any) -> Seen | None:
+        """What is bad in what an outermost module returned while no gradient was asked for."""
         value = self.apart(_bad_output, output)
-        if value is not None:
-            self.on_doubt(
-                Seen(
-                    sink="output",
-                    subject=f"output of {type(module).__name__}",
-                    step=self.step,
-                    value=value,
-                    certain=False,
-                )
-            )
+        if value is None:
+            return None
+        return Seen(
+            sink="output", subject=f"output of {type(module).__name__}", step=self.step,
+            value=value, certain=False,
+        )  # fmt: skip
 
 
 def _bad_output(output: Any) -> float | None:

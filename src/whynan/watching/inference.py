@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,8 @@ import torch
 from torch.nn.modules import module as nn_module
 
 from whynan.record.patches import Patches
+
+_CALL = torch.nn.Module._call_impl.__code__
 
 
 class _Local(threading.local):
@@ -83,3 +86,13 @@ class Inference:
         if local.depth == 0 and local.blocks:
             self._called(module)
             self._returned(module, output)
+
+
+def is_part_of_another() -> bool:
+    """Whether the module that is running was called by another one: it is not the outermost, though
+    the block without gradients may have begun inside that other one."""
+    frame, calls = sys._getframe(1).f_back, 0
+    while frame is not None:
+        calls += frame.f_code is _CALL
+        frame = frame.f_back
+    return calls > 1
