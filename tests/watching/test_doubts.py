@@ -327,3 +327,35 @@ def test_a_bad_output_that_only_its_largest_class_is_taken_of_is_harm(
     assert (first["sink"], first["mechanism"]) == ("output", "all_masked_softmax")
     assert text.splitlines()[first["location"]["line"] - 1].endswith("# HERE")
     assert report["reproduced"] == "rerun"
+
+
+HALVED = """
+import torch
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.BatchNorm1d(3), torch.nn.Linear(3, 2))
+net.register_buffer("mask", torch.full((4, 4), float("-inf")).triu(1))
+optimizer = torch.optim.Adam(net.parameters())
+for step in range(20):
+    optimizer.zero_grad()
+    net(torch.randn(16, 3) * SIZE).square().mean().backward()
+    optimizer.step()
+net.eval()
+net.half()  # HERE
+with torch.no_grad():
+    print(net((torch.randn(4, 3) * SIZE).half()).argmax(1).tolist())
+"""
+
+
+@pytest.mark.parametrize("size", ["1.0", "900.0"])
+def test_statistics_that_do_not_fit_into_half_precision_are_noticed(
+    programs: ForkServer, tmp_path: Path, size: str
+) -> None:
+    text = HALVED.replace("SIZE", size)
+    result = programs.run(written(tmp_path, text), mode="auto")
+    assert result.report is not None
+    if size == "1.0":
+        assert (result.code, result.stderr) == (0, "")
+        return
+    first = result.report["anomalies"][0]
+    assert first["location"]["source"].endswith("# HERE")
+    assert (first["phase"], first["mechanism"]) == ("init", "overflow")

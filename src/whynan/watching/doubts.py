@@ -30,7 +30,7 @@ class Doubts:
         if nan or seen.sink == "gradient":
             self._open = self._open or seen  # the step itself may settle it
             return
-        if seen.sink == "observed":
+        if seen.sink in ("observed", "parameter"):
             self._late = self._late or seen
         if len(self.steps_to_record) < MAX_RECORDED:
             self.steps_to_record.add(seen.step + 1)  # if it lasts, the tracer will judge it

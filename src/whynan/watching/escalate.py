@@ -21,6 +21,7 @@ from whynan.record.sites import beyond_own, capture, is_torch_file
 from whynan.recording import Recording
 from whynan.watching.batches import Batches
 from whynan.watching.buffers import Buffers
+from whynan.watching.casts import Casts
 from whynan.watching.doubts import Doubts
 from whynan.watching.guard import LOSS_SCALE, Decision, Guard, Optimizer, Seen, is_transformed
 from whynan.watching.inference import Inference, is_part_of_another
@@ -70,6 +71,7 @@ class Watch:
         self.session.on_known_harm = self._explained_before
         self._schedules = Schedules()
         self._inference = Inference(self._model_is_called, self._model_returned, self.session.leave)
+        self._casts = Casts(lambda: self.guard.looking, self.guard.quietly, self._cast_overflowed)
         self._patches = Patches()
         self._phase: Literal["live", "guard", "replay"] = "guard"
         self._seen: Seen | None = None
@@ -111,6 +113,7 @@ class Watch:
         for part in (self.batches, self.buffers, self.randomness):
             part.install(self._patches)
         self._inference.install(self._patches)
+        self._casts.install(self._patches)
         self.batches.on_given = self._given
         self.session.earlier = guard.history.rows
         self._patches.wrap(torch, "compile", self._wrap_compile)
@@ -367,6 +370,13 @@ class Watch:
     def _doubt(self, seen: Seen) -> None:
         if self.traces and self.policy == "stop" and not self._reported:
             self._doubts.add(seen)
+
+    def _cast_overflowed(self, name: str) -> None:
+        self._doubt(
+            Seen(
+                sink="parameter", subject=name, step=self.guard.step, value=math.inf, certain=False,
+            )
+        )  # fmt: skip
 
     def _report(self, seen: Seen) -> None:
         self._reported = True
