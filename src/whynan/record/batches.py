@@ -44,6 +44,7 @@ class Batches:
     def __init__(self, checks: Checks) -> None:
         self.checks = checks
         self.inputs: list[torch.Tensor] = []
+        self.packed = False  # their rows are times of sequences
         self.indices: list[int] | None = None  # of the dataset, for the last batch of a DataLoader
         self.fetches: int | None = None  # batches of all loaders; None: not counted from the start
         self.workers = 0  # processes that the last batch came from
@@ -90,6 +91,11 @@ class Batches:
         plain = [t for t in tensors_in(args) if type(t) is torch.Tensor and t.dim() > 0]
         dense = [t for t in plain if t.layout is torch.strided and not t.is_meta]
         self.inputs = [kept for t in dense if (kept := _kept(t)) is not None]
+        self.packed = any(isinstance(arg, torch.nn.utils.rnn.PackedSequence) for arg in args)
+        for tensor in dense:
+            window = self.checks.tracer.ref(tensor)
+            if window is not None:
+                window.entry.batch = None if self.packed else window
 
     def _wrap_next_index(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def next_index(iterator: Any) -> Any:

@@ -12,7 +12,7 @@ from torch import nn
 from whynan.model import Circumstances, Evidence, HistoryRow, Layer, Oddity, Sample
 from whynan.record.modules import clean
 from whynan.record.relations import value_after
-from whynan.record.rows import are_in_order
+from whynan.record.rows import samples_of
 
 if TYPE_CHECKING:
     from whynan.record.session import Session
@@ -23,8 +23,6 @@ OUTLYING = 1000.0  # robust standard deviations from the median
 UNSCALED = 1e6  # times the magnitude of the other columns
 MAX_VALUES = 4_000_000  # larger batches are not searched
 WEIGHTED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
-# Gradients of weights: their first dimension is not the batch's.
-MIXING = frozenset({"mm", "addmm", "bmm", "matmul", "sum", "convolution_backward", "t"})
 
 
 def look_around(evidence: Evidence, session: Session) -> Evidence:
@@ -55,7 +53,7 @@ def _sample(evidence: Evidence, session: Session) -> Sample | None:
     """From the inputs if they are bad themselves, else from the rows that the origin spoilt."""
     inputs = session.batches.inputs
     size = len(inputs[0]) if inputs else len(session.batches.indices or ())
-    if size < 2 or not _is_batch(inputs, size, session):
+    if size < 2 or session.batches.packed or not _is_batch(inputs, size, session):
         return None
     for tensor in inputs:
         if tensor.is_floating_point() and len(tensor) == size:
@@ -63,26 +61,28 @@ def _sample(evidence: Evidence, session: Session) -> Sample | None:
             if rows:
                 return _named(rows, size, session)
     record = session.tracer.records.get(evidence.origin.index)
-    if record is None or not record.outs or record.in_optimizer:
-        return None
-    if record.derived and record.info.base in MIXING:
+    if record is None or not record.outs or record.in_optimizer or record.setup:
         return None
     made = value_after(record, 0)
-    if made is None or made.dim() == 0 or len(made) != size or record.setup:
+    if made is None or not (made.is_floating_point() or made.is_complex()):
         return None
-    if not are_in_order(record, session.tracer):
-        return None
-    return _named(_bad_rows(made), size, session)
+    return _named(samples_of(record, made, size, session.slicer.locate) or [], size, session)
 
 
 def _is_batch(inputs: list[torch.Tensor], size: int, session: Session) -> bool:
     """One dimension alone may be the features of a single sample; a DataLoader says what it is, and
     users beside items are pairs."""
+    if len(session.batches.indices or ()) == size:
+        return True
+    if any(_is_sequence_first(root) for root in session.modules.roots()):
+        return False  # its first dimension may be time
     alike = [t for t in inputs if len(t) == size]
     pairs = [t for t in alike if t.dim() == 1 and not t.is_floating_point()]
-    if any(t.dim() > 1 for t in alike) or len(pairs) > 1:
-        return True
-    return len(session.batches.indices or ()) == size
+    return any(t.dim() > 1 for t in alike) or len(pairs) > 1
+
+
+def _is_sequence_first(root: nn.Module) -> bool:
+    return any(getattr(module, "batch_first", None) is False for module in root.modules())
 
 
 def _bad_rows(tensor: torch.Tensor) -> list[int]:
