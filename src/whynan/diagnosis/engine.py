@@ -7,6 +7,7 @@ from dataclasses import replace
 from whynan.diagnosis.array_fixes import array_fixes
 from whynan.diagnosis.causes import causes_of
 from whynan.diagnosis.chain import chain_of
+from whynan.diagnosis.circumstances import helps_around
 from whynan.diagnosis.naming import operand_names
 from whynan.diagnosis.numpy_said import finding_by_words
 from whynan.diagnosis.rules.opaque_op import unexplained
@@ -25,7 +26,9 @@ def explain_evidence(evidence: Evidence) -> Anomaly:
         finding = replace(finding, fixes=array_fixes(finding.mechanism))
     culprit = origin.inputs[finding.culprit] if finding.culprit is not None else None
     if not finding.causes:
-        finding = replace(finding, causes=causes_of(evidence, finding.mechanism, origin, culprit))
+        causes = causes_of(evidence, finding.mechanism, origin, culprit)
+        fixes = helps_around(origin, causes, finding.fixes)
+        finding = replace(finding, causes=causes, fixes=fixes)
     return Anomaly(evidence=evidence, finding=finding, chain=chain_of(evidence, finding))
 
 

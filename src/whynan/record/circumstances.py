@@ -22,6 +22,7 @@ TOO_LARGE = 10.0  # times the usual scale of a weight
 OUTLYING = 1000.0  # robust standard deviations from the median
 UNSCALED = 1e6  # times the magnitude of the other columns
 MAX_VALUES = 4_000_000  # larger batches are not searched
+ADAPTIVE = ("betas", "alpha", "lr_decay", "rho", "etas")  # what optimizers are given that scale
 WEIGHTED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
@@ -30,14 +31,18 @@ def look_around(evidence: Evidence, session: Session) -> Evidence:
     inputs = session.batches.inputs
     try:
         with torch.no_grad():
+            history = _history(session)
             around = Circumstances(
-                history=_history(session),
+                history=history,
                 sample=_sample(evidence, session),
                 fetch=session.batches.last_fetch(),
                 workers=session.batches.workers,
-                layers=_layers(session) if evidence.step == 0 else (),
+                layers=_layers(session),
                 oddity=next((o for t in inputs if (o := oddity_in(t)) is not None), None),
                 weight_norm=_weight_norm(session),
+                moved=_moved(history[-1:], session),
+                moved_lately=_moved(_since_lowest(history), session),
+                loss_factor=session.backward.loss_factor(),
             )
     except (RuntimeError, ValueError, TypeError, NotImplementedError):
         return evidence  # an exotic tensor: the diagnosis stands without it
@@ -122,15 +127,43 @@ def _layers(session: Session) -> tuple[Layer, ...]:
     return tuple(found)
 
 
+def _parameters(session: Session) -> list[torch.Tensor]:
+    """Those that are trained; what is known of the modules, before an optimizer was seen."""
+    optimizer = session.optimizers.last()
+    if optimizer is not None:
+        found = [p for group in optimizer.param_groups for p in group["params"]]
+    else:
+        found = [p for root in session.modules.roots() for p in root.parameters() if p.dim() > 1]
+    return [p.detach() for p in found if p.is_floating_point() and p.layout is torch.strided]
+
+
 def _weight_norm(session: Session) -> float | None:
-    norms = [
-        float(p.detach().to(torch.float64).norm())
-        for root in session.modules.roots()
-        for p in root.parameters()
-        if p.is_floating_point() and p.dim() > 1
-    ]
+    norms = [float(p.to(torch.float64).norm()) for p in _parameters(session)]
     finite = [n for n in norms if math.isfinite(n)]
     return max(finite, default=None)
+
+
+def _since_lowest(rows: tuple[HistoryRow, ...]) -> tuple[HistoryRow, ...]:
+    """The steps that began at the lowest loss."""
+    losses = [math.inf if r.loss is None or math.isnan(r.loss) else r.loss for r in rows]
+    return rows[losses.index(min(losses)) :] if losses else ()
+
+
+def _moved(rows: tuple[HistoryRow, ...], session: Session) -> float | None:
+    """How far the updates of these steps can have moved a parameter: the learning rate times the
+    gradient, or for an optimizer that divides by the gradient's size, times the root of its number
+    of values."""
+    known = [(r.lr, r.grad_max) for r in rows if r.lr is not None and r.grad_max is not None]
+    if not known:
+        return None
+    optimizer = session.optimizers.last()
+    group = optimizer.param_groups[0] if optimizer is not None and optimizer.param_groups else {}
+    if any(name in group for name in ADAPTIVE):
+        most = max((p.numel() for p in _parameters(session)), default=0)
+        return sum(abs(lr) for lr, _ in known) * math.sqrt(most)
+    momentum = group.get("momentum", 0.0)
+    longer = 1 / (1 - momentum) if isinstance(momentum, float) and 0 <= momentum < 1 else 1.0
+    return sum(abs(lr) * size for lr, size in known) * longer
 
 
 def oddity_in(tensor: torch.Tensor) -> Oddity | None:
