@@ -242,6 +242,7 @@ class Circumstances:
     sample: Sample | None = None
     fetch: Fetch | None = None
     workers: int = 0  # processes that the last batch came from
+    loads: bool = False  # batches come from a DataLoader
     remade: int | None = None  # the item that the dataset was asked for once more, in this process
     layers: tuple[Layer, ...] = ()  # those that look wrong
     oddity: Oddity | None = None

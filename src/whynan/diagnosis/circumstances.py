@@ -17,6 +17,10 @@ STEEP = 1.8  # growth of a gradient from one operation to the next
 HALF = 0.5  # of the largest weight: then the updates made it what it is
 OVERSHOT = 0.2  # an update against the largest weight's norm; a thousandth is usual
 HUGE = 1e8  # no feature of a healthy data set
+UNROUNDED = Fix(
+    kind="wider_dtype",
+    title="keep the value in float32 from the start: what half precision rounded does not come back",
+)
 CLIP = Fix(
     kind="clip_gradients",
     title="clip the gradients before each `step()`: `torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)`",
@@ -30,6 +34,9 @@ def helps_around(
     """With what the causes call for; a gradient that has overflowed itself cannot be clipped any
     longer."""
     codes = [cause.code for cause in causes]
+    rounded = "low_precision" in codes and not any(f.kind == "wider_dtype" for f in fixes)
+    if rounded and op.dtype not in ("float16", "bfloat16"):
+        fixes = (UNROUNDED, *fixes)  # the operation itself is wide enough
     if "exploding_gradients" not in codes or op.node is not None or op.phase != "forward":
         return fixes
     return (*fixes, CLIP) if "high_learning_rate" in codes else (CLIP, *fixes)

@@ -10,6 +10,7 @@ from whynan.diagnosis.chain import chain_of
 from whynan.diagnosis.circumstances import helps_around
 from whynan.diagnosis.naming import operand_names
 from whynan.diagnosis.numpy_said import finding_by_words
+from whynan.diagnosis.optimizer_fixes import is_torchs_update, optimizer_fixes
 from whynan.diagnosis.rules.opaque_op import unexplained
 from whynan.model import Anomaly, Evidence, Finding, OpRecord
 from whynan.registry import Rule, rules
@@ -24,6 +25,8 @@ def explain_evidence(evidence: Evidence) -> Anomaly:
     finding = _finding(evidence)
     if origin.op.startswith(("array.", "numpy.")):
         finding = replace(finding, fixes=array_fixes(finding.mechanism))
+    elif is_torchs_update(origin):
+        finding = replace(finding, fixes=optimizer_fixes(origin, finding))
     culprit = origin.inputs[finding.culprit] if finding.culprit is not None else None
     if not finding.causes:
         causes = causes_of(evidence, finding.mechanism, origin, culprit)

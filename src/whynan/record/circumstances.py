@@ -37,6 +37,7 @@ def look_around(evidence: Evidence, session: Session) -> Evidence:
                 sample=_sample(evidence, session),
                 fetch=session.batches.last_fetch(),
                 workers=session.batches.workers,
+                loads=bool(session.batches.fetches or session.batches.iterator() is not None),
                 layers=_layers(session),
                 oddity=next((o for t in inputs if (o := oddity_in(t)) is not None), None),
                 weight_norm=_weight_norm(session),

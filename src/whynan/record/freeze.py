@@ -79,7 +79,7 @@ class Freezer:
         if node.status == "intended" and record.info.base in FILLS:
             return frozen, "literal" if _is_written(frozen) else "number"
         if any(p.status == "uninitialised" for p in node.parents):
-            return frozen, "uninitialised"
+            return self._with_allocations(frozen, record, node), "uninitialised"
         if node.value is not None and not node.parents and _is_handed_in(frozen, node.value):
             if is_torchs_own(record):
                 return frozen, "operation"
@@ -322,6 +322,20 @@ class Freezer:
                     seen.add(maker.index)
                     pending.append(maker)
         return bool(pending)
+
+    def _with_allocations(self, frozen: OpRecord, record: Record, node: Any) -> OpRecord:
+        """Of each operand that nothing has written: where its memory was asked for."""
+        found = reads(record, node.k, node.index)
+        if len(found) != len(frozen.inputs):
+            return frozen
+        inputs = []
+        for read, operand in zip(found, frozen.inputs, strict=True):
+            made = self.locate(read.ref, operand.index, record.index) if operand.index is not None else None  # fmt: skip
+            if made is not None and made.record is not None and made.record.info.allocates:
+                bare = self._bare(made.record, made.k, made.index, operand.value)
+                operand = replace(operand, upstream=(bare,))
+            inputs.append(operand)
+        return replace(frozen, inputs=tuple(inputs))
 
     def _with_maker(self, record: Record, read: Read, operand: Operand) -> Operand:
         """Equal minuend and subtrahend: what made them tells a constant from a cancellation."""
