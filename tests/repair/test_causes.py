@@ -320,6 +320,20 @@ def test_an_infinite_learning_rate_is_named(
     assert "what sets lr, such as a schedule" in first["fixes"][0]["title"]
 
 
+def test_a_learning_rate_that_numpy_made_infinite_is_named_as_that(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    script = tmp_path / "program.py"
+    rate = "1.0 / numpy.float64(3 - step)"
+    text = SCHEDULED.format(optimizer="AdamW(net.parameters())", rate=rate)
+    script.write_text("import numpy" + text)
+    report = programs.run(script).report
+    assert report is not None
+    first = report["anomalies"][0]
+    assert first["location"]["source"].startswith("schedule = ")
+    assert "he optimizer had it as lr = inf" in first["explanation"]
+
+
 CHECKPOINT = """
 import torch
 from torch import nn

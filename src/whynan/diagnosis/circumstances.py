@@ -28,6 +28,15 @@ CLIP = Fix(
 DRIFTED = frozenset({"overflow", "log_nonpositive", "invalid_domain", "sqrt_negative"})
 
 
+def became_a_setting(evidence: Evidence) -> tuple[str, ...]:
+    """Of a number made outside torch that an update was given: what it was there."""
+    if not any(op.phase == "optimizer" for op in evidence.path):
+        return ()
+    numbers = [(n, v) for n, v in evidence.hyper.items() if isinstance(v, float)]
+    bad = [f"the optimizer had it as {n} = {number(v)}" for n, v in numbers if v - v != 0]
+    return tuple(bad[:1])
+
+
 def helps_around(
     op: OpRecord, causes: tuple[Cause, ...], fixes: tuple[Fix, ...]
 ) -> tuple[Fix, ...]:
