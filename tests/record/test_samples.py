@@ -21,6 +21,35 @@ def first(programs: ForkServer, folder: Path, program: str) -> dict[str, Any]:
     return found
 
 
+TARGETS = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+torch.manual_seed(0)
+y = torch.rand(12) + 0.1
+y[{bad}] = 0
+net = nn.Linear(3, 1)
+for x, y in DataLoader(TensorDataset(torch.randn(12, 3), y), batch_size=4):
+    loss = {loss}
+    loss.backward()
+"""
+
+
+def test_the_sample_of_a_bad_target_is_named(programs: ForkServer, tmp_path: Path) -> None:
+    program = TARGETS.format(bad=6, loss="(net(x).squeeze(1) - y.log()).square().mean()")
+    found = first(programs, tmp_path, program)
+    assert (found["sample"], found["dataset_index"]) == (2, 6)
+
+
+def test_a_loss_that_averages_nothing_is_no_samples(programs: ForkServer, tmp_path: Path) -> None:
+    """The first target is the first sample's, and a constant stands at the end."""
+    loss = """nn.functional.cross_entropy(
+        net(x).expand(4, 2), torch.cat([(y[:1] * 0).long() - 100, torch.full((3,), -100)]))"""
+    found = first(programs, tmp_path, TARGETS.format(bad=6, loss=loss))
+    assert found["mechanism"] == "empty_reduction"
+    assert found["sample"] is None
+
+
 CHANNELS = """
 import torch
 from torch import nn

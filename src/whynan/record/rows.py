@@ -115,9 +115,8 @@ class _Walk:
                     pending += missing
                     continue
             pending.pop()
-            self._known[key] = _shared(
-                _together(self._told(e, maker.index) for e in group) for group in groups.pop(key)
-            )
+            told = [[self._told(e, maker.index) for e in group] for group in groups.pop(key)]
+            self._known[key] = _shared(told)
         return self._known[(record.index, k, index)]
 
     def _made(self, element: Element, before: int) -> tuple[Record, int, Index] | int:
@@ -153,11 +152,14 @@ def _together(owners: Iterable[int]) -> int:
     return found.pop() if len(found) == 1 else MANYS if found else NOBODYS
 
 
-def _shared(owners: Iterable[int]) -> int:
+def _shared(groups: list[list[int]]) -> int:
     """Of operands that meet at one place: a sample's value less the mean of all is the sample's."""
-    found = set(owners) - {NOBODYS}
-    rows = found - {MANYS}
-    return rows.pop() if len(rows) == 1 else MANYS if found else NOBODYS
+    owner = _together(map(_together, groups))
+    if owner != MANYS:
+        return owner
+    rows = {group[0] for group in groups if len(group) == 1 and group[0] >= 0}
+    others = {_together(group) for group in groups} - {NOBODYS, MANYS}
+    return rows.pop() if len(rows) == 1 and others <= rows else MANYS
 
 
 def _groups(record: Record, k: int, index: Index) -> Iterator[list[Element]]:
@@ -195,7 +197,7 @@ def _kept_apart(record: Record, k: int, index: Index, read: Read) -> Selection |
 
 
 def _corners(ref: Ref, selection: Selection) -> list[Element]:
-    """The first and the last place along each dimension that is taken whole."""
+    """The first and the last place along each dimension that is taken whole, and the middle."""
     ends: list[tuple[int, ...]] = []
     for chosen, length in zip(selection, ref.shape, strict=True):
         if isinstance(chosen, int):
@@ -205,7 +207,8 @@ def _corners(ref: Ref, selection: Selection) -> list[Element]:
         if last <= first:
             return []
         ends.append((first,) if last - first == 1 else (first, last - 1))
-    return [(ref, place) for place in product(*ends)]
+    middle = tuple(sum(end) // len(end) for end in ends)
+    return [(ref, place) for place in dict.fromkeys((*product(*ends), middle))]
 
 
 def _recurrent(record: Record, k: int, index: Index) -> Iterator[list[Element]]:

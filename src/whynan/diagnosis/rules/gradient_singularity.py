@@ -107,9 +107,8 @@ def _may_be_a_norm(point: Operand | None) -> bool:
     names = [op.name for op in (point.upstream if point is not None else ())]
     before = names[names.index("sqrt") + 1 :] if "sqrt" in names else []
     before = [name for name in before if name not in CHOOSING][:2]
-    return not before or (
-        before[0] in ("sum", "mean") and before[1:] in ([], ["pow"], ["square"], ["mul"])
-    )
+    squares = before[1:] in ([], ["pow"], ["square"], ["mul"])
+    return not before or (before[0] in ("sum", "mean", "add") and squares)
 
 
 def _fixes(forward: str, point: Operand | None) -> tuple[Fix, ...]:
