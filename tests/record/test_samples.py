@@ -202,3 +202,22 @@ def test_the_rows_of_packed_sequences_are_no_samples(programs: ForkServer, tmp_p
     Net()(packed).backward()
     """
     assert first(programs, tmp_path, program)["sample"] is None
+
+
+def test_the_tokens_of_one_sentence_are_no_samples(programs: ForkServer, tmp_path: Path) -> None:
+    """Two lists of numbers may be users and items, or the words and labels of one sentence."""
+    program = """
+    import torch
+    from torch import nn
+    torch.manual_seed(0)
+    class Tagger(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.lstm = nn.Embedding(9, 4), nn.LSTM(4, 4, batch_first=True)
+        def forward(self, tokens, labels):
+            states = self.lstm(self.table(tokens)[None])[0][0]
+            first = states[0] * torch.tensor([1.0, 0.0, 1.0, 1.0])
+            return first.abs().log().sum() + states.sum() + labels.sum()
+    Tagger()(torch.tensor([3, 1, 4, 1, 5]), torch.tensor([0, 1, 0, 1, 0])).backward()
+    """
+    assert first(programs, tmp_path, program)["sample"] is None

@@ -48,7 +48,7 @@ def helps_around(
         fixes = (UNROUNDED, *fixes)  # the operation itself is wide enough
     if "exploding_gradients" not in codes or op.node is not None or op.phase != "forward":
         return fixes
-    return (*fixes, CLIP) if "high_learning_rate" in codes else (CLIP, *fixes)
+    return (CLIP, *fixes) if codes[0] == "exploding_gradients" else (*fixes, CLIP)
 
 
 def causes_around(evidence: Evidence, mechanism: str, culprit: Operand | None) -> Iterator[Cause]:

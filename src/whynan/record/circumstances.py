@@ -72,23 +72,31 @@ def _sample(evidence: Evidence, session: Session) -> Sample | None:
     made = value_after(record, 0)
     if made is None or not (made.is_floating_point() or made.is_complex()):
         return None
+    if not _is_table(inputs, size, session) and made.shape[:1] != (size,):
+        return None  # a list of numbers each: perhaps the steps of one sequence
     return _named(samples_of(record, made, size, session.slicer.locate) or [], size, session)
 
 
 def _is_batch(inputs: list[torch.Tensor], size: int, session: Session) -> bool:
     """One dimension alone may be the features of a single sample; a DataLoader says what it is, and
     users beside items are pairs."""
+    if _is_table(inputs, size, session):
+        return True
+    alike = [t for t in inputs if len(t) == size and t.dim() == 1 and not t.is_floating_point()]
+    return len(alike) > 1 and not _has_sequence_first(session)
+
+
+def _is_table(inputs: list[torch.Tensor], size: int, session: Session) -> bool:
     if len(session.batches.indices or ()) == size:
         return True
-    if any(_is_sequence_first(root) for root in session.modules.roots()):
-        return False  # its first dimension may be time
-    alike = [t for t in inputs if len(t) == size]
-    pairs = [t for t in alike if t.dim() == 1 and not t.is_floating_point()]
-    return any(t.dim() > 1 for t in alike) or len(pairs) > 1
+    deep = any(len(t) == size and t.dim() > 1 for t in inputs)
+    return deep and not _has_sequence_first(session)
 
 
-def _is_sequence_first(root: nn.Module) -> bool:
-    return any(getattr(module, "batch_first", None) is False for module in root.modules())
+def _has_sequence_first(session: Session) -> bool:
+    """Then the first dimension may be time."""
+    modules = (module for root in session.modules.roots() for module in root.modules())
+    return any(getattr(module, "batch_first", None) is False for module in modules)
 
 
 def _bad_rows(tensor: torch.Tensor) -> list[int]:

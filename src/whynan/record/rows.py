@@ -212,16 +212,14 @@ def _corners(ref: Ref, selection: Selection) -> list[Element]:
 
 
 def _recurrent(record: Record, k: int, index: Index) -> Iterator[list[Element]]:
-    """An LSTM joins the times of one sequence; whether they stand first or second, its record does
-    not say. Only along the sequences can an owner be the same."""
-    x = record.args[0]
+    """An LSTM joins the times of one sequence."""
+    x, first = record.args[0], argument(record, "batch_first")
     if not isinstance(x, Ref) or len(x.shape) != 3 or len(index) != 3:
+        whole = [_corners(x, (ALL,) * len(x.shape))] if isinstance(x, Ref) else []
+        yield from whole
         return
-    first, second = index[:2] if k == 0 else (index[1], index[1])
-    if first < x.shape[0]:
-        yield _corners(x, (first, ALL, ALL))
-    if second < x.shape[1]:
-        yield _corners(x, (ALL, second, ALL))
+    sequence = index[0] if first and k == 0 else index[1]
+    yield _corners(x, (sequence, ALL, ALL) if first else (ALL, sequence, ALL))
 
 
 def _of_ctc(record: Record, index: Index) -> Iterator[list[Element]]:

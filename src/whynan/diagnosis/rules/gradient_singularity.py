@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 
-from whynan.diagnosis.makers import CHOOSING, DOUBLE_WHERE, forward_of, why_no_gradient
+from whynan.diagnosis.makers import BOUNDS, CHOOSING, DOUBLE_WHERE, forward_of, why_no_gradient
 from whynan.diagnosis.naming import short_call
 from whynan.diagnosis.words import called, origin_label, plural, subject
 from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, number
@@ -106,7 +106,7 @@ def _may_be_a_norm(point: Operand | None) -> bool:
     """Whether the root is one of a sum or mean of squares, as far as its argument is known."""
     names = [op.name for op in (point.upstream if point is not None else ())]
     before = names[names.index("sqrt") + 1 :] if "sqrt" in names else []
-    before = [name for name in before if name not in CHOOSING][:2]
+    before = [name for name in before if name not in CHOOSING and name not in BOUNDS][:2]
     squares = before[1:] in ([], ["pow"], ["square"], ["mul"])
     return not before or (before[0] in ("sum", "mean", "add") and squares)
 
