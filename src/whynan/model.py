@@ -148,6 +148,7 @@ class OpRecord:
     inside: str | None = None  # innermost library function around the operation: "F.cross_entropy"
     node: str | None = None  # autograd node, in the backward pass
     derived: bool = False  # part of torch's own derivative formula, not written by anyone
+    is_slope: bool = False  # of such a formula, a part that no gradient has gone into yet
     exact: float | None = None  # the witness recomputed in float64
     untouched: bool = False  # it puts values at places, and put none at the witness's
 
@@ -241,10 +242,14 @@ class Circumstances:
     sample: Sample | None = None
     fetch: Fetch | None = None
     workers: int = 0  # processes that the last batch came from
+    loads: bool = False  # batches come from a DataLoader
     remade: int | None = None  # the item that the dataset was asked for once more, in this process
     layers: tuple[Layer, ...] = ()  # those that look wrong
     oddity: Oddity | None = None
     weight_norm: float | None = None  # the largest of a parameter
+    moved: float | None = None  # how far the last update can have moved a parameter, as a norm
+    moved_lately: float | None = None  # all updates since the loss was lowest
+    loss_factor: float | None = None  # the number that the loss was multiplied by at last
 
 
 Origin = Literal[

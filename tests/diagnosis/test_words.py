@@ -324,9 +324,19 @@ def test_one_value_that_equals_the_mean_is_no_constant(
 def test_a_spread_of_one_value_speaks_of_the_last_batch(
     programs: ForkServer, tmp_path: Path
 ) -> None:
-    told = tell(programs, tmp_path, "import torch\nx = torch.ones(1, 3)\nprint(x.std(0))")
+    program = """
+    import torch
+    from torch.utils.data import DataLoader
+    for x in {batches}:
+        print(x.std(0))
+    """
+    loader = "DataLoader(torch.rand(5, 3), batch_size=4)"
+    told = tell(programs, tmp_path, program.format(batches=loader))
     assert "drop_last=True" in told.helps[0]
     assert "unbiased=False" in told.helps[1]
+    told = tell(programs, tmp_path, program.format(batches="torch.rand(5, 3).split(4)"))
+    assert "leave it out" in told.helps[0]
+    assert "DataLoader" not in told.text
     told = tell(programs, tmp_path, "import torch\nx = torch.ones(0, 3)\nprint(x.mean(0))")
     assert not any("drop_last" in title for title in told.helps)
 
@@ -500,3 +510,180 @@ def test_a_norm_of_whynans_own_is_not_said_to_be_the_programs() -> None:
     (cause,) = causes_around(evidence, "overflow", None)
     assert "square" not in cause.evidence
     assert cause.evidence.endswith("1e+08 in 4 steps, then beyond what can be measured")
+
+
+CENTRED = """
+import torch
+torch.manual_seed(0)
+{own}
+w = torch.nn.Parameter(torch.zeros(24))
+direction = torch.randn(24)
+optimizer = {optimizer}
+for step in range(600):
+    loss = (w * direction).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+OWN = """
+class Own(torch.optim.Optimizer):
+    def __init__(self, parameters):
+        super().__init__(parameters, {"lr": 1e-3})
+        self.mean = self.square = 0.0
+    @torch.no_grad()
+    def step(self):
+        (p,) = self.param_groups[0]["params"]
+        self.mean = 0.9 * self.mean + 0.1 * p.grad
+        self.square = 0.9 * self.square + 0.1 * p.grad ** 2
+        p -= 1e-3 * p.grad / ((self.square - self.mean ** 2).sqrt() + 1e-8)
+"""
+
+
+def test_the_lines_of_torchs_optimizer_are_not_the_users(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    optimizer = "torch.optim.RMSprop([w], lr=5e-5, alpha=0.9, centered=True)"
+    told = tell(programs, tmp_path, CENTRED.format(own="", optimizer=optimizer))
+    assert told.first["mechanism"] == "sqrt_negative"
+    assert len(told.helps) == 1
+    assert "`centered=False`" in told.helps[0]
+
+
+def test_the_lines_of_an_optimizer_written_by_hand_are(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    told = tell(programs, tmp_path, CENTRED.format(own=OWN, optimizer="Own([w])"))
+    assert told.first["mechanism"] == "sqrt_negative"
+    assert "`.clamp(min=1e-12).sqrt()`" in told.helps[0]
+    assert "centered" not in told.text
+
+
+def test_an_optimizers_divisor_of_0_asks_for_its_eps(programs: ForkServer, tmp_path: Path) -> None:
+    program = """
+    import torch
+    w = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.{optimizer}
+    (w * torch.tensor([0.0, 1.0])).sum().backward()
+    optimizer.step()
+    """
+    for optimizer in ("Adam([w], eps=0.0)", "RMSprop([w], eps=0.0)"):
+        told = tell(programs, tmp_path, program.format(optimizer=optimizer))
+        assert [fix["kind"] for fix in told.first["fixes"]] == ["optimizer_eps"]
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("u = torch.tensor([0.5, 0.99979]).half().float()\nprint(torch.log(-torch.log(u)))", "a cast to float16 rounded 0.9998 to 1"),
+        ("c = torch.tensor([0.5, 0.9999]).bfloat16().float()\nprint(torch.atanh(c))", "a cast to bfloat16 rounded 0.9999 to 1"),
+        ("p = torch.tensor([9.0]).half().sigmoid()\nprint(torch.log(1 - p))", "`sigmoid` in float16 rounded 0.9999 to 1"),
+        ("x = torch.tensor([1e-9]).half()\nprint(1 / x)", "a cast to float16 rounded 1e-09 to 0"),
+    ],
+)  # fmt: skip
+def test_a_value_that_half_precision_rounded_is_low_precision(
+    program: str, words: str, programs: ForkServer, tmp_path: Path
+) -> None:
+    assert words in tell(programs, tmp_path, f"import torch\n{program}").causes["low_precision"]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "u = torch.tensor([0.5, 1.0]).half().float()\nprint(torch.log(-torch.log(u)))",
+        "p = torch.tensor([90.0]).sigmoid()\nprint(torch.log(1 - p))",
+        "u = torch.tensor([0.5, 0.99979]).half().float() * 0\nprint(torch.log(u))",
+    ],
+)
+def test_a_value_that_was_0_or_1_before_was_not_rounded(
+    program: str, programs: ForkServer, tmp_path: Path
+) -> None:
+    assert "low_precision" not in tell(programs, tmp_path, f"import torch\n{program}").causes
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "kinds"),
+    [
+        # the logarithm of exponentials: summed, multiplied, and of something else
+        ("x = torch.full((2, 3), -200.0)\nprint(torch.log((0.3 * x.exp()).sum(1)))", "logsumexp(exponent + log_weight", ["logsumexp"]),
+        ("x = torch.full((2,), -200.0)\nprint(torch.log(0.3 * x.exp()))", "that of `exp(x)` is x", ["log_space"]),
+        ("x = torch.zeros(2, 3)\nprint(torch.log((0.3 * x).sum(1)))", "keep the argument above 0", ["clamp_argument"]),
+        # a divisor made of them
+        ("k = torch.full((3, 3), -200.0).exp()\nprint(1 / (k @ torch.ones(3)))", "exponentials that rounded to 0", ["log_space"]),
+        ("k = torch.zeros(3, 3)\nprint(1 / (k @ torch.ones(3)))", "keep the divisor away from 0", ["clamp_denominator", "add_eps"]),
+        # a root of something that is no sum of squares
+        ("c = torch.ones(2, requires_grad=True)\n(1 - c ** 2).sqrt().sum().backward()\nprint(c.grad)", "add eps inside the root", ["eps_inside", "double_where"]),
+        ("c = torch.zeros(2, requires_grad=True)\n(c ** 2).sum().sqrt().backward()\nprint(c.grad)", "vector_norm", ["vector_norm", "eps_inside", "double_where"]),
+        # differences of several kinds
+        ("m, q = torch.tensor(3000.0), torch.tensor(8999999.0)\nprint((q - m ** 2).sqrt())", "clamp", ["clamp_argument", "stable_form"]),
+        ("x = torch.tensor([-1.0])\nprint(x.sqrt())", "clamp", ["clamp_argument"]),
+        # domains
+        ("x = torch.tensor([-0.5])\nprint(x ** 0.3)", "keep the base of a fractional power above 0", ["clamp_argument"]),
+        ("x = torch.tensor([1.5])\nprint(x.acos())", "inside the open interval", ["clamp_argument"]),
+    ],
+)  # fmt: skip
+def test_the_help_fits_what_was_computed(
+    program: str, words: str, kinds: list[str], programs: ForkServer, tmp_path: Path
+) -> None:
+    told = tell(programs, tmp_path, f"import torch\n{program}")
+    assert words in told.helps[0]
+    assert [fix["kind"] for fix in told.first["fixes"]] == kinds
+
+
+@pytest.mark.parametrize(
+    ("difference", "words"),
+    [
+        ("(x * x).sum(1)[:, None] + (x * x).sum(1)[None] - 2 * x @ x.t()", "`torch.cdist`"),
+        ("x.square().mean(1) - x.mean(1).square() - 0.1", "`x.var(correction=0)`"),
+        ("torch.tensor(8999999.0) - torch.tensor(3000.0) ** 2", "squared deviations"),
+    ],
+)
+def test_the_form_without_a_subtraction_is_that_of_the_difference(
+    difference: str, words: str, programs: ForkServer, tmp_path: Path
+) -> None:
+    program = f"""
+    import torch
+    torch.manual_seed(0)
+    x = 3000 + 0.01 * torch.randn(20, 6)
+    print(({difference}).sqrt())
+    """
+    assert words in tell(programs, tmp_path, program).helps[1]
+
+
+MASKED = """
+import torch
+from torch import nn
+x, hidden = torch.randn(2, 3, 4), torch.tensor([[False, False, True], [True, True, True]])
+{attend}
+print(out)
+"""
+
+
+def test_who_gave_a_mask_of_booleans_wrote_no_infinity(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    attend = (
+        "out = nn.MultiheadAttention(4, 2, batch_first=True)(x, x, x, key_padding_mask=hidden)[0]"
+    )
+    told = tell(programs, tmp_path, MASKED.format(attend=attend))
+    assert [fix["kind"] for fix in told.first["fixes"]] == ["guard_mask"]
+    assert "give every row of the mask at least one visible key" in told.helps[0]
+    attend = (
+        "scores = x @ x.mT\nout = scores.masked_fill(hidden[:, None], float('-inf')).softmax(-1)"
+    )
+    told = tell(programs, tmp_path, MASKED.format(attend=attend))
+    assert "finite_fill" in [fix["kind"] for fix in told.first["fixes"]]
+
+
+def test_memory_that_nothing_wrote_is_named_with_its_line(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    program = """
+    import torch
+    torch.use_deterministic_algorithms(True)
+    x = torch.ones(3)
+    bias = torch.empty(3)
+    print(x + bias)
+    """
+    told = tell(programs, tmp_path, program)
+    assert "`+` read `bias`, memory that nothing had written" in told.headline
+    assert "line 5: `torch.empty(3)` allocated it; nothing was written there since" in told.text

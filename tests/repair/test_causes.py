@@ -119,6 +119,124 @@ def test_cause_stays_silent(code: str, program: str, programs: ForkServer, tmp_p
     assert code not in causes(programs, tmp_path, program)
 
 
+GROWING = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+x, y = torch.randn(32, 4), torch.randn(32, 1)
+net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+optimizer = torch.optim.{optimizer}
+scale = 1.0
+for step in range(40):
+    out = net(x)
+    loss = ((out - y) ** 2).mean() * scale
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    {change}
+"""
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "change"),
+    [
+        # the loss is weighted more and more; the steps stay small
+        ("Adam(net.parameters(), lr=1e-3)", "scale = scale * 1e4"),
+        # not the optimizer, the program itself makes the weights large
+        ("SGD(net.parameters(), lr=1e-9)", "net[2].weight.data.mul_(1e3)"),
+        ("Adam(net.parameters(), lr=1e-3)", "net[2].weight.data.mul_(1e3)"),
+    ],
+)
+def test_a_loss_that_rises_for_another_reason_is_not_the_learning_rates(
+    optimizer: str, change: str, programs: ForkServer, tmp_path: Path
+) -> None:
+    found = causes(programs, tmp_path, GROWING.format(optimizer=optimizer, change=change))
+    assert "high_learning_rate" not in found
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "change"),
+    [
+        ("SGD(net.parameters(), lr=30.0)", ""),
+        ("SGD(net.parameters(), lr=9.0, momentum=0.9)", ""),
+        ("Adam(net.parameters(), lr=1e3)", "scale = 1e30 if step > 4 else 1.0"),
+    ],
+)
+def test_weights_that_the_updates_made_large_are_the_learning_rates(
+    optimizer: str, change: str, programs: ForkServer, tmp_path: Path
+) -> None:
+    program = GROWING.format(optimizer=optimizer, change=change)
+    program = program.replace("nn.Tanh()", "nn.Identity()")
+    assert "the loss rose from" in causes(programs, tmp_path, program)["high_learning_rate"]
+
+
+RECURRENT = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+rnn, head = nn.RNN(6, 48, nonlinearity="relu", batch_first=True), nn.Linear(48, 1)
+nn.init.orthogonal_(rnn.weight_hh_l0, gain={gain})
+parameters = [*rnn.parameters(), *head.parameters()]
+optimizer = torch.optim.SGD(parameters, lr=1e-2, momentum=0.9)
+for step in range(30):
+    x = torch.randn(8, 40, 6)
+    out = head(rnn(x)[0][:, -1])
+    loss = ((out - x.sum((1, 2)).unsqueeze(1)) ** 2).mean(){overflow}
+    optimizer.zero_grad()
+    loss.backward()
+    {clip}
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("gain", [1.1, 1.2])
+def test_a_gradient_may_explode_in_a_single_step(
+    gain: float, programs: ForkServer, tmp_path: Path
+) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(RECURRENT.format(gain=gain, clip="", overflow=""))
+    report = programs.run(script).report
+    assert report is not None
+    first = report["anomalies"][0]
+    found = {c["code"]: c["evidence"] for c in first["causes"]}
+    assert "the largest norm of a gradient was" in found["exploding_gradients"]
+    assert "clip_grad_norm_" in first["fixes"][0]["title"]
+
+
+def test_a_gradient_that_stayed_small_did_not_explode(programs: ForkServer, tmp_path: Path) -> None:
+    clip = "nn.utils.clip_grad_norm_(parameters, 1.0)"
+    program = RECURRENT.format(gain=1.05, clip=clip, overflow=" * 1e30 ** (step // 5)")
+    assert "exploding_gradients" not in causes(programs, tmp_path, program)
+
+
+HALVES = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1)).half()
+for micro in range(4):
+    x, y = torch.randn(16, 8).half(), torch.full((16, 1), {target}).half()
+    loss = (net(x) - y).float().pow(2).mean()
+    {backward}
+optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+optimizer.step()
+"""
+
+
+def test_a_fixed_scale_of_the_loss_is_no_explosion(programs: ForkServer, tmp_path: Path) -> None:
+    program = HALVES.format(target=20.0, backward="(loss * 512.0).backward()")
+    found = causes(programs, tmp_path, program)
+    assert "exploding_gradients" not in found
+    assert found["loss_scale"].startswith("the loss was multiplied by 512 before the backward pass")
+
+
+def test_a_gradient_that_does_not_fit_unscaled_either_is_not_the_scales(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    program = HALVES.format(target=60000.0, backward="(loss * 2.0).backward()")
+    assert "loss_scale" not in causes(programs, tmp_path, program)
+
+
 LOADER = """
 import torch
 from torch import nn
@@ -171,6 +289,49 @@ def test_the_failing_batch_can_be_kept(programs: ForkServer, tmp_path: Path) -> 
     assert inputs.shape == (8, 3)
     assert not inputs[batch["sample"]].any()
     assert batch["dataset_indices"][batch["sample"]] == 33
+
+
+SCHEDULED = """
+import torch
+torch.manual_seed(0)
+net = torch.nn.Linear(4, 2)
+optimizer = torch.optim.{optimizer}
+schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: {rate})
+for step in range(6):
+    loss = net(torch.randn(8, 4)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    schedule.step()
+"""
+
+
+@pytest.mark.parametrize("optimizer", ["AdamW(net.parameters())", "SGD(net.parameters(), lr=0.1)"])
+def test_an_infinite_learning_rate_is_named(
+    optimizer: str, programs: ForkServer, tmp_path: Path
+) -> None:
+    script = tmp_path / "program.py"
+    rate = "1.0 if step < 3 else 10.0 ** 308 * 1e9"
+    script.write_text(SCHEDULED.format(optimizer=optimizer, rate=rate))
+    report = programs.run(script).report
+    assert report is not None
+    first = report["anomalies"][0]
+    assert first["headline"].endswith("because `step` had lr = inf")
+    assert "what sets lr, such as a schedule" in first["fixes"][0]["title"]
+
+
+def test_a_learning_rate_that_numpy_made_infinite_is_named_as_that(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    script = tmp_path / "program.py"
+    rate = "1.0 / numpy.float64(3 - step)"
+    text = SCHEDULED.format(optimizer="AdamW(net.parameters())", rate=rate)
+    script.write_text("import numpy" + text)
+    report = programs.run(script).report
+    assert report is not None
+    first = report["anomalies"][0]
+    assert first["location"]["source"].startswith("schedule = ")
+    assert "he optimizer had it as lr = inf" in first["explanation"]
 
 
 CHECKPOINT = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from whynan.diagnosis.circumstances import causes_around
 from whynan.diagnosis.makers import (
@@ -19,6 +19,7 @@ from whynan.diagnosis.makers import (
     masked_by,
     vanishing_divisor,
 )
+from whynan.diagnosis.optimizer_fixes import takes_off_a_square
 from whynan.diagnosis.words import dtype_tiny, plural
 from whynan.model import MATMULS, Cause, Evidence, Operand, OpRecord, number
 
@@ -31,6 +32,14 @@ TOGETHER = frozenset({"sum", "mean", "linalg_vector_norm", "norm"})  # 0 only if
 NEAR = 3
 MAX_SHOWN = 48
 LEAST = 1e-37  # about the smallest normal float32
+MAX_EXPONENT = 700.0  # of a float64
+ROUNDS = 1e-7  # float32 tells numbers near 1 apart from about here
+FULL: dict[str, Callable[[float], float]] = {
+    "_to_copy": lambda x: x,
+    "sigmoid": lambda x: 1 / (1 + math.exp(-x)),
+    "tanh": math.tanh,
+    "exp": math.exp,
+}
 HALF = frozenset({"float16", "bfloat16"})
 CANCELLED = 1e-3  # a difference this small beside its operands has lost its leading digits
 UNGUARDED = frozenset({"division_by_zero", "log_nonpositive"})
@@ -46,6 +55,7 @@ def causes_of(
     found += _from_function(op, culprit)
     found += _from_mask(mechanism, op)
     found += _from_optimizer(evidence, mechanism, op)
+    found += _from_rounding(op, culprit) if culprit is not None else ()
     if not found and culprit is not None and mechanism in UNGUARDED:
         found += _unguarded(mechanism, op, culprit)
     found += _from_precision(op, culprit)
@@ -164,16 +174,9 @@ def _from_mask(mechanism: str, op: OpRecord) -> Iterator[Cause]:
         yield Cause(code="empty_mask", evidence="the selection is empty")
 
 
-def _takes_off_a_square(op: OpRecord) -> bool:
-    """As a centred RMSprop does, torch's or written by hand: `average.addcmul(mean, mean, value=-1)`."""
-    maker = next((o.upstream[0] for o in op.inputs[:1] if o.upstream), None)
-    value = maker.scalar("value") if maker is not None and maker.name == "addcmul" else None
-    return value is not None and value < 0
-
-
 def _from_optimizer(evidence: Evidence, mechanism: str, op: OpRecord) -> Iterator[Cause]:
     eps = evidence.hyper.get("eps")
-    if mechanism == "sqrt_negative" and op.phase == "optimizer" and _takes_off_a_square(op):
+    if mechanism == "sqrt_negative" and op.phase == "optimizer" and takes_off_a_square(op):
         yield Cause(code="cancellation", evidence="the mean square minus the squared mean came out negative, which is rounding")  # fmt: skip
     if mechanism != "division_by_zero" or op.phase != "optimizer" or not isinstance(eps, float):
         return
@@ -181,6 +184,44 @@ def _from_optimizer(evidence: Evidence, mechanism: str, op: OpRecord) -> Iterato
         yield Cause(code="missing_eps", evidence="the optimizer has eps 0, and the gradient was 0")
     elif op.dtype == "float16" and eps < 6e-8:
         yield Cause(code="eps_too_small", evidence=f"eps {number(eps)} is 0 in float16")
+
+
+def _from_rounding(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
+    """Half precision made an exact 0 or 1 of a number that is none, and that became the operand."""
+    for maker in culprit.upstream:
+        if maker.value not in (0, 1, -1):
+            return
+        exact = _in_full(maker) if maker.dtype in HALF else None
+        if exact is None or exact == maker.value or lost_eps(maker) is not None:
+            continue
+        what = (
+            f"a cast to {maker.dtype}"
+            if maker.name == "_to_copy"
+            else f"`{maker.name}` in {maker.dtype}"
+        )
+        text = f"{_place(maker, op)}: {what} rounded {_apart(exact, maker.value)} to {number(maker.value)}"
+        yield Cause(code="low_precision", evidence=text)
+        return
+
+
+def _apart(exact: float, rounded: float) -> str:
+    """With as many digits as tell the two apart."""
+    return next((t for n in range(4, 17) if float(t := f"{exact:.{n}g}") != rounded), str(exact))
+
+
+def _in_full(maker: OpRecord) -> float | None:
+    """What the operation gives in a wider type, where that is another number in float32, too."""
+    values = [o.value for o in maker.inputs if o.value is not None]
+    if len(values) != 1 or not abs(values[0]) < MAX_EXPONENT or maker.value is None:
+        return None
+    (x,), other, exact = values, maker.scalar("other"), None
+    if maker.name == "add" and other is not None and maker.scalar("alpha") is None:
+        exact = x + other
+    elif maker.name in FULL:
+        exact = FULL[maker.name](x)
+    if exact is None or abs(exact - maker.value) <= (ROUNDS if maker.value else LEAST):
+        return None
+    return exact
 
 
 def _unguarded(mechanism: str, op: OpRecord, culprit: Operand) -> Iterator[Cause]:

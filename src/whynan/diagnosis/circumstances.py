@@ -7,15 +7,48 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from whynan.diagnosis.makers import CHOOSING
-from whynan.diagnosis.words import at, plural
-from whynan.model import FROM_BEFORE, Cause, Evidence, HistoryRow, Operand, OpRecord, number
+from whynan.diagnosis.words import at, dtype_max, plural
+from whynan.model import FROM_BEFORE, Cause, Evidence, Fix, HistoryRow, Operand, OpRecord, number
 
 ROSE = 100.0  # times the lowest loss so far
 GREW = 1000.0  # times the smallest gradient of the last steps
+LEAPT = 100.0  # times the gradient that was usual
 STEEP = 1.8  # growth of a gradient from one operation to the next
+HALF = 0.5  # of the largest weight: then the updates made it what it is
 OVERSHOT = 0.2  # an update against the largest weight's norm; a thousandth is usual
 HUGE = 1e8  # no feature of a healthy data set
+UNROUNDED = Fix(
+    kind="wider_dtype",
+    title="keep the value in float32 from the start: what half precision rounded does not come back",
+)
+CLIP = Fix(
+    kind="clip_gradients",
+    title="clip the gradients before each `step()`: `torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)`",
+)
 DRIFTED = frozenset({"overflow", "log_nonpositive", "invalid_domain", "sqrt_negative"})
+
+
+def became_a_setting(evidence: Evidence) -> tuple[str, ...]:
+    """Of a number made outside torch that an update was given: what it was there."""
+    if not any(op.phase == "optimizer" for op in evidence.path):
+        return ()
+    numbers = [(n, v) for n, v in evidence.hyper.items() if isinstance(v, float)]
+    bad = [f"the optimizer had it as {n} = {number(v)}" for n, v in numbers if v - v != 0]
+    return tuple(bad[:1])
+
+
+def helps_around(
+    op: OpRecord, causes: tuple[Cause, ...], fixes: tuple[Fix, ...]
+) -> tuple[Fix, ...]:
+    """With what the causes call for; a gradient that has overflowed itself cannot be clipped any
+    longer."""
+    codes = [cause.code for cause in causes]
+    rounded = "low_precision" in codes and not any(f.kind == "wider_dtype" for f in fixes)
+    if rounded and op.dtype not in ("float16", "bfloat16"):
+        fixes = (UNROUNDED, *fixes)  # the operation itself is wide enough
+    if "exploding_gradients" not in codes or op.node is not None or op.phase != "forward":
+        return fixes
+    return (CLIP, *fixes) if codes[0] == "exploding_gradients" else (*fixes, CLIP)
 
 
 def causes_around(evidence: Evidence, mechanism: str, culprit: Operand | None) -> Iterator[Cause]:
@@ -24,6 +57,7 @@ def causes_around(evidence: Evidence, mechanism: str, culprit: Operand | None) -
     yield from _poisoned(evidence)
     yield from _data(evidence, mechanism, culprit)
     if mechanism == "overflow":
+        yield from _loss_factor(evidence)
         yield from _initialisation(evidence)
     if mechanism in DRIFTED:
         yield from _learning_rate(evidence, culprit)
@@ -33,6 +67,17 @@ def causes_around(evidence: Evidence, mechanism: str, culprit: Operand | None) -
 def _scaler(evidence: Evidence) -> Iterator[Cause]:
     if evidence.effect and evidence.effect.startswith("GradScaler"):
         yield Cause(code="loss_scale", evidence=evidence.effect)
+
+
+def _loss_factor(evidence: Evidence) -> Iterator[Cause]:
+    """A scale that the program itself gave the loss, without which the gradient would fit."""
+    op, factor = evidence.origin, abs(evidence.around.loss_factor or 1.0)
+    limit = dtype_max(op.dtype)
+    if op.node is None or factor < 2 or limit is None or op.exact is None:
+        return
+    if math.isfinite(op.exact) and abs(op.exact) > limit >= abs(op.exact) / factor:
+        text = f"the loss was multiplied by {number(factor)} before the backward pass; without that the result is {number(op.exact / factor)}"
+        yield Cause(code="loss_scale", evidence=text)
 
 
 def _poisoned(evidence: Evidence) -> Iterator[Cause]:
@@ -103,7 +148,7 @@ def _comes_in(op: OpRecord) -> bool:
 
 def _initialisation(evidence: Evidence) -> Iterator[Cause]:
     layers = evidence.around.layers
-    if not layers or evidence.origin.step > 0:
+    if not layers or evidence.step > 0 or evidence.origin.step > 0:
         return
     worst = max(layers, key=lambda layer: layer.rms / layer.usual)
     others = f" (and {plural(len(layers) - 1, 'other layer')})" if len(layers) > 1 else ""
@@ -134,7 +179,8 @@ def _learning_rate(evidence: Evidence, culprit: Operand | None) -> Iterator[Caus
     low_step, low = min(losses, key=lambda pair: pair[1])
     # Two steps at least: a single leap may be one bad batch.
     late = [(step, loss) for step, loss in losses if step > low_step][-3:]
-    if low > 0 and len(late) > 1 and all(loss > ROSE * low for _, loss in late[-2:]):
+    rose = low > 0 and len(late) > 1 and all(loss > ROSE * low for _, loss in late[-2:])
+    if rose and _updates_explain(evidence):
         step, high = late[-1]
         text = (
             f"the loss rose from {number(low)} at step {low_step} to {number(high)} at step {step}"
@@ -148,13 +194,20 @@ def _learning_rate(evidence: Evidence, culprit: Operand | None) -> Iterator[Caus
         return
     step, update = max(updates, key=lambda pair: pair[1])
     first = losses[0][1]
-    rose = max(loss for _, loss in losses[1:]) > 1.5 * first > 0
-    if rose and math.isfinite(update) and update > OVERSHOT * norm:
+    higher = max(loss for _, loss in losses[1:]) > 1.5 * first > 0
+    if higher and math.isfinite(update) and update > OVERSHOT * norm:
         text = f"at step {step} lr {number(rate)} times the gradient was {number(update)}"
         yield Cause(
             code="high_learning_rate",
             evidence=f"{text}; the largest weight has norm {number(norm)}",
         )
+
+
+def _updates_explain(evidence: Evidence) -> bool:
+    """Whether the weights are what the updates made of them; a loss may rise for other reasons.
+    Of an update written by hand nothing is measured."""
+    moved, norm = evidence.around.moved_lately, evidence.around.weight_norm
+    return moved is None or norm is None or moved > HALF * norm
 
 
 def _leap_out_of_domain(culprit: Operand | None) -> str | None:
@@ -171,10 +224,9 @@ def _leap_out_of_domain(culprit: Operand | None) -> str | None:
 
 
 def _gradients(evidence: Evidence, culprit: Operand | None) -> Iterator[Cause]:
-    """Geometric growth, over the depth of one backward pass or over the last steps."""
+    """Geometric growth, over the depth of one backward pass or over the last steps; or a leap."""
     if evidence.origin.node is not None and culprit is not None:
-        sizes = [abs(op.value) for op in culprit.upstream if op.derived and op.value]
-        known = [s for s in sizes if math.isfinite(s) and s > 0]
+        known = _gradient_sizes(culprit)
         if len(known) >= 5:
             rate = (known[0] / known[-1]) ** (1 / (len(known) - 1))
             if rate > STEEP:
@@ -183,11 +235,46 @@ def _gradients(evidence: Evidence, culprit: Operand | None) -> Iterator[Cause]:
                 return
     rows = [r for r in evidence.around.history if r.grad_max is not None and r.grad_max > 0]
     last = [r.grad_max for r in rows[-6:] if r.grad_max is not None]
-    if len(last) < 4 or not all(b > 1.5 * a for a, b in pairwise(last)):
-        return
-    if last[-1] > GREW * last[0]:
+    grows = len(last) >= 4 and all(b > 1.5 * a for a, b in pairwise(last))
+    if grows and last[-1] > GREW * last[0]:
         # An infinite norm may be its squares' overflow: nothing is said of the gradient itself.
         held = [norm for norm in last if math.isfinite(norm)]
         text = f"the largest norm of a gradient grew from {number(held[0])} to {number(held[-1])} in {len(held)} steps"
         beyond = ", then beyond what can be measured" if len(held) < len(last) else ""
         yield Cause(code="exploding_gradients", evidence=text + beyond)
+        return
+    leap = _leap(evidence, rows)
+    if leap is not None:
+        yield Cause(code="exploding_gradients", evidence=leap)
+
+
+def _gradient_sizes(culprit: Operand) -> list[float]:
+    """The gradient's own size from one operation to the next, the last one first: not what its
+    formulas compute beside it, and not the sum of several passes."""
+    sizes = [
+        abs(op.value)
+        for op in culprit.upstream
+        if op.derived and op.value and not op.is_slope and "AccumulateGrad" not in (op.node or "")
+    ]
+    return [s for s in sizes if math.isfinite(s)]
+
+
+def _leap(evidence: Evidence, rows: list[HistoryRow]) -> str | None:
+    """One update, of a gradient out of all proportion, that the weights now consist of."""
+    around = evidence.around
+    last = rows[-1] if rows else None
+    if last is None or last.grad_max is None:
+        return None
+    if around.moved is None or not around.weight_norm or around.moved < HALF * around.weight_norm:
+        return None
+    usual = sorted(r.grad_max for r in rows[:-1] if r.grad_max is not None)
+    before = usual[len(usual) // 2] if len(usual) > 1 else None
+    size = number(last.grad_max) if math.isfinite(last.grad_max) else "beyond what can be measured"
+    text = f"at step {last.step} the largest norm of a gradient was {size}"
+    if before is not None and last.grad_max > LEAPT * before:
+        return f"{text}, after {number(before)} as the median of {len(usual)} steps"
+    if before is None and around.layers and evidence.origin.step > 0:
+        grown = max(around.layers, key=lambda layer: layer.rms / layer.usual)
+        with_rate = "" if last.lr is None else f" with lr {number(last.lr)}"
+        return f"{text}; its update{with_rate} left {grown.name} at scale {number(grown.rms)}, where {number(grown.usual)} is usual"
+    return None

@@ -7,8 +7,10 @@ from dataclasses import replace
 from whynan.diagnosis.array_fixes import array_fixes
 from whynan.diagnosis.causes import causes_of
 from whynan.diagnosis.chain import chain_of
+from whynan.diagnosis.circumstances import became_a_setting, helps_around
 from whynan.diagnosis.naming import operand_names
 from whynan.diagnosis.numpy_said import finding_by_words
+from whynan.diagnosis.optimizer_fixes import is_torchs_update, optimizer_fixes
 from whynan.diagnosis.rules.opaque_op import unexplained
 from whynan.model import Anomaly, Evidence, Finding, OpRecord
 from whynan.registry import Rule, rules
@@ -22,10 +24,16 @@ def explain_evidence(evidence: Evidence) -> Anomaly:
     evidence = replace(evidence, origin=origin)
     finding = _finding(evidence)
     if origin.op.startswith(("array.", "numpy.")):
-        finding = replace(finding, fixes=array_fixes(finding.mechanism))
+        observed = (*finding.observed, *became_a_setting(evidence))
+        fixes = array_fixes(finding.mechanism)
+        finding = replace(finding, observed=observed, fixes=fixes)
+    elif is_torchs_update(origin):
+        finding = replace(finding, fixes=optimizer_fixes(origin, finding))
     culprit = origin.inputs[finding.culprit] if finding.culprit is not None else None
     if not finding.causes:
-        finding = replace(finding, causes=causes_of(evidence, finding.mechanism, origin, culprit))
+        causes = causes_of(evidence, finding.mechanism, origin, culprit)
+        fixes = helps_around(origin, causes, finding.fixes)
+        finding = replace(finding, causes=causes, fixes=fixes)
     return Anomaly(evidence=evidence, finding=finding, chain=chain_of(evidence, finding))
 
 

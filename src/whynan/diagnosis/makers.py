@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from whynan.model import Evidence, Fix, Operand, OpRecord
+from whynan.model import MATMULS, Evidence, Fix, Operand, OpRecord
 
 CHOOSING = frozenset({"index", "gather", "index_select", "select"})
 EXPONENTIALS = frozenset({"_softmax", "_safe_softmax", "sigmoid", "exp", "exp2"})
@@ -108,6 +108,25 @@ def _casts_a_mask(op: OpRecord) -> bool:
     return op.name == "_to_copy" and any(d == "bool" or "int" in d for d in dtypes)
 
 
+ADDING = frozenset({"sum", "mean"}) | MATMULS
+SCALING = CHOOSING | {"mul", "div", "_to_copy", "clone", "neg", "stack", "cat"}
+
+
+def rounded_exponential(operand: Operand) -> tuple[OpRecord, bool] | None:
+    """The `exp` whose underflow is why the value is 0; and whether a sum stands in between."""
+    summed = False
+    for maker in operand.upstream:
+        if maker.derived or maker.value != 0:
+            return None
+        if maker.name in ("exp", "exp2"):
+            x = maker.inputs[0].value if maker.inputs else None
+            return (maker, summed) if x is not None and math.isfinite(x) else None
+        if maker.name not in SCALING and maker.name not in ADDING:
+            return None
+        summed = summed or maker.name in ADDING
+    return None
+
+
 SPREADS = frozenset({"std", "var", "std_mean", "var_mean"})
 NORMS = frozenset({"linalg_vector_norm", "norm"})
 
@@ -121,6 +140,8 @@ def divisor_is(divisor: Operand) -> str:
         return "eps of 0"
     if counts(divisor):
         return "count"
+    if rounded_exponential(divisor) is not None:
+        return "exponentials"
     for place, maker in enumerate(divisor.upstream):
         if maker.derived:
             return ""

@@ -40,7 +40,9 @@ def bad_values(stats: TensorStats | None) -> str:
 def origin_label(op: OpRecord) -> str:
     """What stands under the carets."""
     index = op.outputs[0].first or op.outputs[0].index if op.outputs else None
-    what = bad_values(op.out) if op.out is not None and op.out.nonfinite else number(op.value)
+    if op.out is None or not op.out.nonfinite:  # of the rest nothing is known: it was overwritten
+        return f"origin: {number(op.value)}{at(index)}"
+    what = bad_values(op.out)
     return f"origin: {what}, first{at(index)}" if index else f"origin: {what}"
 
 

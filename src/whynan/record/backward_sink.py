@@ -15,6 +15,7 @@ from whynan.positions import argument_at
 from whynan.record.checks import Checks
 from whynan.record.patches import Patches
 from whynan.record.sites import Frames, beyond_own, capture, is_torch_file
+from whynan.record.storages import Entry, Ref
 
 HISTORY_ROWS = 512
 MAX_NAME = 32
@@ -29,6 +30,7 @@ class BackwardSink:
         self.checks = checks
         self.tracer = checks.tracer
         self.loss: float | None = None
+        self._root: Entry | None = None  # of the last backward pass
         self._rows: deque[_Row] = deque(maxlen=HISTORY_ROWS)
         self.uses_scaler = False
         self.keeps = False  # leaves stay alive until the end: a function's own would be gone
@@ -60,6 +62,7 @@ class BackwardSink:
         frames: Frames | None = capture(caller)
         self.on_backward()
         tensors = [t for t in roots if isinstance(t, torch.Tensor) and torch._C._has_storage(t)]
+        self._root = self.tracer.entry_of(tensors[0]) if len(tensors) == 1 else None
         if self.tracer.local.optimizer is None:
             self.loss = _value_of(tensors)
         if any(self._is_scaled(t) for t in tensors):
@@ -98,6 +101,19 @@ class BackwardSink:
         record = self.tracer.records.get(entry.writers[-1][0])
         inside = record.frames.inside if record is not None and record.frames else None
         return inside is not None and inside.co_qualname.startswith("GradScaler.scale")
+
+    def loss_factor(self) -> float | None:
+        """The plain number that the last loss was multiplied by before its backward pass."""
+        entry, factor = self._root, 1.0
+        while entry is not None and entry.writers:
+            record = self.tracer.records.get(entry.writers[-1][0])
+            base = record.info.base if record is not None else ""
+            args = record.args if record is not None and base in ("mul", "div") else []
+            if len(args) != 2 or not isinstance(args[0], Ref) or type(args[1]) not in (int, float):
+                break
+            factor *= args[1] if base == "mul" else 1 / (args[1] or 1)
+            entry = args[0].entry if args[0].entry is not entry else None
+        return None if factor == 1 else factor
 
     def _after(self) -> None:
         self.tracer.local.differentiated = True

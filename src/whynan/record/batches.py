@@ -44,6 +44,7 @@ class Batches:
     def __init__(self, checks: Checks) -> None:
         self.checks = checks
         self.inputs: list[torch.Tensor] = []
+        self.packed = False  # their rows are times of sequences
         self.indices: list[int] | None = None  # of the dataset, for the last batch of a DataLoader
         self.fetches: int | None = None  # batches of all loaders; None: not counted from the start
         self.workers = 0  # processes that the last batch came from
@@ -90,6 +91,15 @@ class Batches:
         plain = [t for t in tensors_in(args) if type(t) is torch.Tensor and t.dim() > 0]
         dense = [t for t in plain if t.layout is torch.strided and not t.is_meta]
         self.inputs = [kept for t in dense if (kept := _kept(t)) is not None]
+        self.packed = any(isinstance(arg, torch.nn.utils.rnn.PackedSequence) for arg in args)
+        self._mark([] if self.packed else dense)
+
+    def _mark(self, tensors: list[torch.Tensor]) -> None:
+        """Their rows are samples."""
+        for tensor in tensors:
+            window = self.checks.tracer.ref(tensor)
+            if window is not None:
+                window.entry.batch = window
 
     def _wrap_next_index(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def next_index(iterator: Any) -> Any:
@@ -111,9 +121,17 @@ class Batches:
             index = asked if self.given is None else self.given
             listed = list(index) if isinstance(index, (list, tuple)) else []
             self.indices = listed if listed and all(type(i) is int for i in listed) else None
+            if self.indices is not None:
+                self.checks.quietly(lambda: self._mark(_rows_of(batch, len(listed))))
             return batch
 
         return fetch
+
+
+def _rows_of(batch: Any, size: int) -> list[torch.Tensor]:
+    """The tensors of a loader's batch that have a row for each item."""
+    found = [t for t in tensors_in(batch) if type(t) is torch.Tensor and t.dim() > 0]
+    return [t for t in found if len(t) == size and t.layout is torch.strided and not t.is_meta]
 
 
 def _kept(tensor: torch.Tensor) -> torch.Tensor | None:

@@ -12,7 +12,7 @@ from torch import nn
 from whynan.model import Circumstances, Evidence, HistoryRow, Layer, Oddity, Sample
 from whynan.record.modules import clean
 from whynan.record.relations import value_after
-from whynan.record.rows import are_in_order
+from whynan.record.rows import samples_of
 
 if TYPE_CHECKING:
     from whynan.record.session import Session
@@ -22,9 +22,8 @@ TOO_LARGE = 10.0  # times the usual scale of a weight
 OUTLYING = 1000.0  # robust standard deviations from the median
 UNSCALED = 1e6  # times the magnitude of the other columns
 MAX_VALUES = 4_000_000  # larger batches are not searched
+ADAPTIVE = ("betas", "alpha", "lr_decay", "rho", "etas")  # what optimizers are given that scale
 WEIGHTED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
-# Gradients of weights: their first dimension is not the batch's.
-MIXING = frozenset({"mm", "addmm", "bmm", "matmul", "sum", "convolution_backward", "t"})
 
 
 def look_around(evidence: Evidence, session: Session) -> Evidence:
@@ -32,14 +31,19 @@ def look_around(evidence: Evidence, session: Session) -> Evidence:
     inputs = session.batches.inputs
     try:
         with torch.no_grad():
+            history = _history(session)
             around = Circumstances(
-                history=_history(session),
+                history=history,
                 sample=_sample(evidence, session),
                 fetch=session.batches.last_fetch(),
                 workers=session.batches.workers,
-                layers=_layers(session) if evidence.step == 0 else (),
+                loads=bool(session.batches.fetches or session.batches.iterator() is not None),
+                layers=_layers(session),
                 oddity=next((o for t in inputs if (o := oddity_in(t)) is not None), None),
                 weight_norm=_weight_norm(session),
+                moved=_moved(history[-1:], session),
+                moved_lately=_moved(_since_lowest(history), session),
+                loss_factor=session.backward.loss_factor(),
             )
     except (RuntimeError, ValueError, TypeError, NotImplementedError):
         return evidence  # an exotic tensor: the diagnosis stands without it
@@ -55,7 +59,7 @@ def _sample(evidence: Evidence, session: Session) -> Sample | None:
     """From the inputs if they are bad themselves, else from the rows that the origin spoilt."""
     inputs = session.batches.inputs
     size = len(inputs[0]) if inputs else len(session.batches.indices or ())
-    if size < 2 or not _is_batch(inputs, size, session):
+    if size < 2 or session.batches.packed or not _is_batch(inputs, size, session):
         return None
     for tensor in inputs:
         if tensor.is_floating_point() and len(tensor) == size:
@@ -63,26 +67,36 @@ def _sample(evidence: Evidence, session: Session) -> Sample | None:
             if rows:
                 return _named(rows, size, session)
     record = session.tracer.records.get(evidence.origin.index)
-    if record is None or not record.outs or record.in_optimizer:
-        return None
-    if record.derived and record.info.base in MIXING:
+    if record is None or not record.outs or record.in_optimizer or record.setup:
         return None
     made = value_after(record, 0)
-    if made is None or made.dim() == 0 or len(made) != size or record.setup:
+    if made is None or not (made.is_floating_point() or made.is_complex()):
         return None
-    if not are_in_order(record, session.tracer):
-        return None
-    return _named(_bad_rows(made), size, session)
+    if not _is_table(inputs, size, session) and made.shape[:1] != (size,):
+        return None  # a list of numbers each: perhaps the steps of one sequence
+    return _named(samples_of(record, made, size, session.slicer.locate) or [], size, session)
 
 
 def _is_batch(inputs: list[torch.Tensor], size: int, session: Session) -> bool:
     """One dimension alone may be the features of a single sample; a DataLoader says what it is, and
     users beside items are pairs."""
-    alike = [t for t in inputs if len(t) == size]
-    pairs = [t for t in alike if t.dim() == 1 and not t.is_floating_point()]
-    if any(t.dim() > 1 for t in alike) or len(pairs) > 1:
+    if _is_table(inputs, size, session):
         return True
-    return len(session.batches.indices or ()) == size
+    alike = [t for t in inputs if len(t) == size and t.dim() == 1 and not t.is_floating_point()]
+    return len(alike) > 1 and not _has_sequence_first(session)
+
+
+def _is_table(inputs: list[torch.Tensor], size: int, session: Session) -> bool:
+    if len(session.batches.indices or ()) == size:
+        return True
+    deep = any(len(t) == size and t.dim() > 1 for t in inputs)
+    return deep and not _has_sequence_first(session)
+
+
+def _has_sequence_first(session: Session) -> bool:
+    """Then the first dimension may be time."""
+    modules = (module for root in session.modules.roots() for module in root.modules())
+    return any(getattr(module, "batch_first", None) is False for module in modules)
 
 
 def _bad_rows(tensor: torch.Tensor) -> list[int]:
@@ -122,15 +136,43 @@ def _layers(session: Session) -> tuple[Layer, ...]:
     return tuple(found)
 
 
+def _parameters(session: Session) -> list[torch.Tensor]:
+    """Those that are trained; what is known of the modules, before an optimizer was seen."""
+    optimizer = session.optimizers.last()
+    if optimizer is not None:
+        found = [p for group in optimizer.param_groups for p in group["params"]]
+    else:
+        found = [p for root in session.modules.roots() for p in root.parameters() if p.dim() > 1]
+    return [p.detach() for p in found if p.is_floating_point() and p.layout is torch.strided]
+
+
 def _weight_norm(session: Session) -> float | None:
-    norms = [
-        float(p.detach().to(torch.float64).norm())
-        for root in session.modules.roots()
-        for p in root.parameters()
-        if p.is_floating_point() and p.dim() > 1
-    ]
+    norms = [float(p.to(torch.float64).norm()) for p in _parameters(session)]
     finite = [n for n in norms if math.isfinite(n)]
     return max(finite, default=None)
+
+
+def _since_lowest(rows: tuple[HistoryRow, ...]) -> tuple[HistoryRow, ...]:
+    """The steps that began at the lowest loss."""
+    losses = [math.inf if r.loss is None or math.isnan(r.loss) else r.loss for r in rows]
+    return rows[losses.index(min(losses)) :] if losses else ()
+
+
+def _moved(rows: tuple[HistoryRow, ...], session: Session) -> float | None:
+    """How far the updates of these steps can have moved a parameter: the learning rate times the
+    gradient, or for an optimizer that divides by the gradient's size, times the root of its number
+    of values."""
+    known = [(r.lr, r.grad_max) for r in rows if r.lr is not None and r.grad_max is not None]
+    if not known:
+        return None
+    optimizer = session.optimizers.last()
+    group = optimizer.param_groups[0] if optimizer is not None and optimizer.param_groups else {}
+    if any(name in group for name in ADAPTIVE):
+        most = max((p.numel() for p in _parameters(session)), default=0)
+        return sum(abs(lr) for lr, _ in known) * math.sqrt(most)
+    momentum = group.get("momentum", 0.0)
+    longer = 1 / (1 - momentum) if isinstance(momentum, float) and 0 <= momentum < 1 else 1.0
+    return sum(abs(lr) * size for lr, size in known) * longer
 
 
 def oddity_in(tensor: torch.Tensor) -> Oddity | None:

@@ -28,7 +28,7 @@ from whynan.record.exponents import exponents_of
 from whynan.record.modules import path_of
 from whynan.record.ops import FILLS
 from whynan.record.recompute import in_float64
-from whynan.record.records import Record, is_torchs_own
+from whynan.record.records import Record, is_torchs_own, record_refs
 from whynan.record.relations import (
     ALONG_DIM,
     ELEMENTWISE,
@@ -79,7 +79,7 @@ class Freezer:
         if node.status == "intended" and record.info.base in FILLS:
             return frozen, "literal" if _is_written(frozen) else "number"
         if any(p.status == "uninitialised" for p in node.parents):
-            return frozen, "uninitialised"
+            return self._with_allocations(frozen, record, node), "uninitialised"
         if node.value is not None and not node.parents and _is_handed_in(frozen, node.value):
             if is_torchs_own(record):
                 return frozen, "operation"
@@ -297,13 +297,45 @@ class Freezer:
                 operands = []  # nothing fell into that bin
             if bare.name == "sub" and bare.value == 0:
                 operands = [(r, self._with_maker(maker, r, o)) for r, o in operands]
-            found.append(replace(bare, inputs=tuple(o for _, o in operands)))
+            slope = maker.derived and not self._carries_gradient(maker)
+            found.append(replace(bare, inputs=tuple(o for _, o in operands), is_slope=slope))
             chosen = _deciding(found[-1], operands)
             if chosen is None:
                 break
             read, operand = chosen
             ref, index, before, value = read.ref, operand.index, maker.index, operand.value
         return tuple(found)
+
+    def _carries_gradient(self, record: Record) -> bool:
+        """Whether a gradient went into it: what another node made, or what the pass began with."""
+        pending, seen = [record], {record.index}
+        while pending and len(seen) < ZERO_TRAIL:
+            current = pending.pop()
+            for ref in record_refs(current):
+                before = (i for i, _ in reversed(ref.entry.writers) if i < current.index)
+                maker = self.tracer.records.get(next(before, -1))
+                if maker is None:
+                    continue
+                if _is_seed(maker) or (maker.node is not None and maker.node != record.node):
+                    return True
+                if maker.derived and maker.index not in seen:
+                    seen.add(maker.index)
+                    pending.append(maker)
+        return bool(pending)
+
+    def _with_allocations(self, frozen: OpRecord, record: Record, node: Any) -> OpRecord:
+        """Of each operand that nothing has written: where its memory was asked for."""
+        found = reads(record, node.k, node.index)
+        if len(found) != len(frozen.inputs):
+            return frozen
+        inputs = []
+        for read, operand in zip(found, frozen.inputs, strict=True):
+            made = self.locate(read.ref, operand.index, record.index) if operand.index is not None else None  # fmt: skip
+            if made is not None and made.record is not None and made.record.info.allocates:
+                bare = self._bare(made.record, made.k, made.index, operand.value)
+                operand = replace(operand, upstream=(bare,))
+            inputs.append(operand)
+        return replace(frozen, inputs=tuple(inputs))
 
     def _with_maker(self, record: Record, read: Read, operand: Operand) -> Operand:
         """Equal minuend and subtrahend: what made them tells a constant from a cancellation."""

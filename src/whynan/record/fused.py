@@ -39,7 +39,15 @@ class Fused:
         finally:
             tracer.resume(mode)
         output, state = result
-        given = (args[0], list(args[1] or ()) if args[1:] else [], module._flat_weights)
+        states = list(args[1] or ()) if args[1:] else []
+        how = (
+            module.bias,
+            module.num_layers,
+            module.dropout,
+            module.training,
+            module.bidirectional,
+        )
+        given = (args[0], states, module._flat_weights, *how, module.batch_first)
         if not tracer.record_whole(_INFO, given, (output, *state), original.__code__):
             return original(module, *args)
         return result

@@ -54,6 +54,7 @@ class OptimizerSink:
         self._handles: list[Any] = []
         self._grad_max: float | None = None
         self._skips = 0
+        self.last: Callable[[], Optimizer | None] = lambda: None  # that was asked to step
         self._tame = False
         self._calm: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()
 
@@ -128,6 +129,7 @@ class OptimizerSink:
         if not self._tame:
             self.tracer.put_back()
         local.optimizer = optimizer
+        self.last = weakref.ref(optimizer)
         local.step_frame = sys._getframe(1)
         torch_wrote_it = type(optimizer).__module__.startswith("torch.optim")
         local.optimizer_frames = frames if torch_wrote_it else None

@@ -300,7 +300,8 @@ class Slicer:
                     return
                 self._literal(node, meant=True)
                 return
-            if not written:
+            # No update is meant to be infinite: that is a learning rate, or a decay times one.
+            if not written or record.in_optimizer:
                 node.status, node.origin = "computed", node
                 return
         value = self._value(node)

@@ -27,7 +27,7 @@ class Entry:
     own would keep its header, which keeps the allocator from joining the memory around it."""
 
     __slots__ = (
-        "cdata", "copy", "entered", "from_grad", "held", "leaf", "model_input", "nbytes", "norm",
+        "batch", "cdata", "copy", "entered", "from_grad", "held", "leaf", "model_input", "nbytes", "norm",
         "overflowed", "partial", "tainted", "unseen", "weak", "writers",
     )  # fmt: skip
 
@@ -45,6 +45,7 @@ class Entry:
         self.from_grad = False  # is a leaf's gradient, or was computed from one outside autograd
         self.leaf = False
         self.model_input = False  # was handed to an outermost module
+        self.batch: Ref | None = None  # the part of it that a model was given
         self.entered: Any = None  # call site at which it came in from outside
         self.writers: list[tuple[int, Ref]] = []
 

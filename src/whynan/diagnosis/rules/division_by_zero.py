@@ -64,6 +64,9 @@ HELPS = {
     "difference": (
         Fix(kind="safe_divisor", title="the divisor is a difference and may have either sign: `torch.where(d != 0, d, 1)`, then set the quotient"),
     ),
+    "exponentials": (
+        Fix(kind="log_space", title="the divisor is made of exponentials that rounded to 0: subtract the largest exponent first, as `softmax` does, or stay with logarithms, `torch.logsumexp` for sums and a difference for the quotient"),
+    ),
     "range": (
         Fix(kind="clamp_denominator", title="the divisor is the range of the values, 0 when all are equal: bound it from below, `.clamp(min=1e-6)`"),
     ),

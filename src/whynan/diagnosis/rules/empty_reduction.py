@@ -50,14 +50,15 @@ def empty_reduction(op: OpRecord, evidence: Evidence) -> Finding | None:
         observed=(f"{called(x)} holds {count} there; {needed} {'is' if needed == 1 else 'are'} needed",),
         label=origin_label(op),
         culprit=op.inputs.index(x),
-        fixes=_fixes(part.count, spread=spread),
+        fixes=_fixes(part.count, spread=spread, loads=evidence.around.loads),
     )  # fmt: skip
 
 
-def _fixes(count: int, *, spread: bool) -> tuple[Fix, ...]:
+def _fixes(count: int, *, spread: bool, loads: bool) -> tuple[Fix, ...]:
     if spread and count == 1:
+        how = ": `DataLoader(..., drop_last=True)`" if loads else ", or join it to the one before"
         return (
-            Fix(kind="drop_last", title="if it is the last batch that has one sample, leave it out: `DataLoader(..., drop_last=True)`"),
+            Fix(kind="drop_last", title=f"if it is the last batch that has one sample, leave it out{how}"),
             Fix(kind="correction_0", title="or use `correction=0` (`unbiased=False`), which is 0 for one value"),
         )  # fmt: skip
     return (
@@ -70,7 +71,7 @@ def _ignored(op: OpRecord, evidence: Evidence) -> Finding:
     target, ignore = op.operand("target"), op.scalar("ignore_index")
     stats = target.stats if target is not None else None
     all_ignored = stats is not None and ignore is not None and stats.min == stats.max == ignore
-    reason, fixes = "no target counts", _fixes(0, spread=False)
+    reason, fixes = "no target counts", _fixes(0, spread=False, loads=evidence.around.loads)
     if all_ignored and stats is not None:
         n = "the only target is" if stats.count == 1 else f"all {stats.count:,} targets are"
         reason, keep = f"{n} {ignore:.0f}, which it ignores", f"target != {ignore:.0f}"

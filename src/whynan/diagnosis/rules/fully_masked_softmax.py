@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from whynan.diagnosis.naming import short_call
 from whynan.diagnosis.words import at, origin_label, subject
-from whynan.model import Evidence, Finding, Fix, OpRecord
+from whynan.model import Evidence, Finding, Fix, Operand, OpRecord
 from whynan.registry import rule
 
 SOFTMAXES = (
@@ -29,6 +29,13 @@ SOFTMAXES = (
     "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_attention_math",
     "_native_multi_head_attention", "_transformer_encoder_layer_fwd",
 )  # fmt: skip
+
+
+GUARD = Fix(
+    kind="guard_mask", title="leave each row at least one unmasked entry, or drop such rows"
+)
+GIVE_A_KEY = Fix(kind="guard_mask", title="give every row of the mask at least one visible key, or leave samples without any out of the batch")  # fmt: skip
+FINITE_FILL = Fix(kind="finite_fill", title="mask with `torch.finfo(scores.dtype).min` instead of -inf; such rows become uniform")  # fmt: skip
 
 
 @rule("N031", "fully-masked-softmax", "all_masked_softmax", ops=SOFTMAXES)
@@ -45,8 +52,11 @@ def fully_masked_softmax(op: OpRecord, evidence: Evidence) -> Finding | None:
         observed=(f"all {part.count} scores of the row{at(row[:-1] if row else None)} are -inf",),
         label=origin_label(op),
         culprit=op.inputs.index(x),
-        fixes=(
-            Fix(kind="guard_mask", title="leave each row at least one unmasked entry, or drop such rows"),
-            Fix(kind="finite_fill", title="mask with `torch.finfo(scores.dtype).min` instead of -inf; such rows become uniform"),
-        ),
-    )  # fmt: skip
+        fixes=(GIVE_A_KEY,) if _is_filled_by_torch(x) else (GUARD, FINITE_FILL),
+    )
+
+
+def _is_filled_by_torch(x: Operand) -> bool:
+    """Whether a mask of booleans was given, and torch's own code put the -inf in its place."""
+    fill = next((op for op in x.upstream if op.name in ("masked_fill", "where")), None)
+    return fill is not None and fill.inside is not None

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 
-from whynan.diagnosis.makers import DOUBLE_WHERE, forward_of, why_no_gradient
+from whynan.diagnosis.makers import BOUNDS, CHOOSING, DOUBLE_WHERE, forward_of, why_no_gradient
 from whynan.diagnosis.naming import short_call
 from whynan.diagnosis.words import called, origin_label, plural, subject
 from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, number
@@ -31,6 +31,8 @@ from whynan.registry import rule
 
 EDGES = frozenset({"acos", "asin", "acosh", "atanh", "erfinv"})
 POINTWISE = EDGES | {"sqrt", "rsqrt", "log", "log1p", "log2", "div", "pow", "reciprocal", "xlogy"}
+VECTOR_NORM = Fix(kind="vector_norm", title="use `torch.linalg.vector_norm` for a root of a sum of squares; its gradient at 0 is 0")  # fmt: skip
+EPS_INSIDE = Fix(kind="eps_inside", title="add eps inside the root: `(x + 1e-12).sqrt()`")
 SINGULAR = frozenset({"div", "reciprocal", "rsqrt", "log", "pow"})
 
 
@@ -61,7 +63,7 @@ def gradient_singularity(op: OpRecord, evidence: Evidence) -> Finding | None:
         inferred=tuple(inferred),
         label=f"{origin_label(op)}, in its gradient",
         culprit=op.inputs.index(point) if point is not None else None,
-        fixes=_fixes(forward),
+        fixes=_fixes(forward, point),
     )
 
 
@@ -100,7 +102,16 @@ def _where(forward: str, point: Operand | None) -> str:
     return " at its operand"
 
 
-def _fixes(forward: str) -> tuple[Fix, ...]:
+def _may_be_a_norm(point: Operand | None) -> bool:
+    """Whether the root is one of a sum or mean of squares, as far as its argument is known."""
+    names = [op.name for op in (point.upstream if point is not None else ())]
+    before = names[names.index("sqrt") + 1 :] if "sqrt" in names else []
+    before = [name for name in before if name not in CHOOSING and name not in BOUNDS][:2]
+    squares = before[1:] in ([], ["pow"], ["square"], ["mul"])
+    return not before or (before[0] in ("sum", "mean", "add") and squares)
+
+
+def _fixes(forward: str, point: Operand | None) -> tuple[Fix, ...]:
     if forward in ("_linalg_svd", "linalg_svd", "_linalg_eigh", "linalg_eigh", "svd", "eigh"):
         return (Fix(kind="separate_values", title="repeated singular or eigenvalues have no unique vectors: add a little noise, or use only the values"),)  # fmt: skip
     if forward == "pow":
@@ -109,11 +120,7 @@ def _fixes(forward: str) -> tuple[Fix, ...]:
             DOUBLE_WHERE,
         )
     if forward == "sqrt":
-        return (
-            Fix(kind="vector_norm", title="use `torch.linalg.vector_norm` for a root of a sum of squares; its gradient at 0 is 0"),
-            Fix(kind="eps_inside", title="add eps inside the root: `(x + 1e-12).sqrt()`"),
-            DOUBLE_WHERE,
-        )  # fmt: skip
+        return (*((VECTOR_NORM,) if _may_be_a_norm(point) else ()), EPS_INSIDE, DOUBLE_WHERE)
     if forward in ("acos", "asin", "atanh", "acosh"):
         return (Fix(kind="clamp_argument", title="clamp the argument strictly inside the interval, by about 1e-6 in float32"),)  # fmt: skip
     if forward in ("log", "div", "xlogy", "reciprocal"):

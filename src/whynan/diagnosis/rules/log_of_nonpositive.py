@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from whynan.diagnosis.makers import larger_eps, lost_eps, masked_by
+from whynan.diagnosis.makers import larger_eps, lost_eps, masked_by, rounded_exponential
 from whynan.diagnosis.naming import short_call
 from whynan.diagnosis.words import at, called, origin_label, plural, subject
 from whynan.model import MATMULS, Evidence, Finding, Fix, Operand, OpRecord, number
@@ -42,6 +42,8 @@ LOGS = (
     "where",  # how `logdet` marks a negative determinant
 )
 LARGEST_LOG = 709.0  # of a float64
+LOGSUMEXP = Fix(kind="logsumexp", title="stay with logarithms: `torch.logsumexp(exponent + log_weight, dim)` instead of the logarithm of a sum of exponentials; weights go in as their logarithms")  # fmt: skip
+LOG_OF_EXP = Fix(kind="log_space", title="stay with logarithms: that of `exp(x)` is x, and factors go in as a sum of their logarithms; the product is too small for its type")  # fmt: skip
 PRODUCTS = MATMULS | {"mul", "prod", "cumprod"}
 
 
@@ -186,6 +188,9 @@ def _fixes(x: Operand) -> tuple[Fix, ...]:
         return (Fix(kind="logits_form", title="compute the logarithm from the logits: `F.logsigmoid(-x)` for log(1 - sigmoid(x)), `log_softmax` for softmax"), floor)  # fmt: skip
     if any("det" in m.name for m in x.upstream[:2]):
         return (Fix(kind="slogdet", title="use `torch.linalg.slogdet`, whose logarithm does not underflow"),)  # fmt: skip
+    exponential = rounded_exponential(x)
+    if exponential is not None:
+        return (LOGSUMEXP if exponential[1] else LOG_OF_EXP,)
     if any(map(_ran_down, x.upstream)):
         return (Fix(kind="log_space", title="add logarithms instead of multiplying, with `logsumexp` for sums: the product is too small for its type, and a bound would only hide that"),)  # fmt: skip
     return (floor,)

@@ -59,10 +59,18 @@ def outside_domain(op: OpRecord, evidence: Evidence) -> Finding | None:
         ),
         label=origin_label(op),
         culprit=op.inputs.index(x),
-        fixes=(
-            Fix(kind="clamp_argument", title="clamp the argument inside the open interval, by about 1e-6 in float32"),
-        ),
-    )  # fmt: skip
+        fixes=(Fix(kind="clamp_argument", title=_help(op.name)),),
+    )
+
+
+def _help(name: str) -> str:
+    if name in POWERS:
+        return "keep the base of a fractional power above 0: `.clamp(min=1e-6)` before it"
+    if name == "acosh":
+        return "keep the argument at 1 or more, by about 1e-6 in float32 for the gradient's sake"
+    if "gamma" in name:
+        return "keep the argument above 0: `.clamp(min=eps)`, or `softplus` of what a model gives"
+    return "clamp the argument inside the open interval, by about 1e-6 in float32"
 
 
 def _beyond(name: str, x: float) -> str:

@@ -22,8 +22,24 @@ from __future__ import annotations
 from whynan.diagnosis.makers import DOUBLE_WHERE, dropped_too_late
 from whynan.diagnosis.naming import short_call
 from whynan.diagnosis.words import called, origin_label, plural, subject
-from whynan.model import Evidence, Finding, Fix, OpRecord, number
+from whynan.model import MATMULS, Evidence, Finding, Fix, Operand, OpRecord, number
 from whynan.registry import rule
+
+CDIST = Fix(kind="stable_form", title="use a form without the subtraction, for distances `torch.cdist`")  # fmt: skip
+VAR = Fix(kind="stable_form", title="use a form without the subtraction, for a variance `x.var(correction=0)`")  # fmt: skip
+DEVIATIONS = Fix(kind="stable_form", title="a mean of squares less a squared mean loses its digits: average the squared deviations from the mean instead")  # fmt: skip
+
+
+def _without_subtraction(x: Operand) -> tuple[Fix, ...]:
+    """By what the larger side of the difference is."""
+    makers = [op.name for op in x.upstream]
+    if makers[:1] not in (["sub"], ["rsub"], ["add"]):
+        return ()
+    if any(name in MATMULS for name in makers):
+        return (CDIST,)
+    if "mean" in makers:
+        return (VAR,)
+    return (DEVIATIONS,) if {"pow", "square"} & set(makers[1:3]) else ()
 
 
 @rule("N013", "sqrt-of-negative", "sqrt_negative", ops=("sqrt", "rsqrt"))
@@ -49,6 +65,6 @@ def sqrt_of_negative(op: OpRecord, evidence: Evidence) -> Finding | None:
         culprit=op.inputs.index(x),
         fixes=(DOUBLE_WHERE,) if late else (
             Fix(kind="clamp_argument", title="clamp the argument at a small positive value: `.clamp(min=1e-12).sqrt()`"),
-            Fix(kind="stable_form", title="use a form without the subtraction: `x.var(correction=0)`, `torch.cdist`"),
+            *_without_subtraction(x),
         ),
     )  # fmt: skip
