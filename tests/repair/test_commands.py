@@ -83,6 +83,33 @@ def test_fix_applies_a_verified_change_in_the_imported_file(project: Path) -> No
     assert (project / "losses.py").read_text() == LOSSES
 
 
+EDITED_MEANWHILE = """
+import os
+import torch
+from losses import soft_loss
+
+{when}
+    with open("losses.py", "a") as stream:
+        stream.write("# a thought of the user's\\n")
+w = torch.tensor([[0.0, 200.0]], requires_grad=True)
+soft_loss(w, torch.tensor([[0.5, 0.5]])).backward()
+"""
+
+
+@pytest.mark.parametrize(
+    "when", ["if not os.path.exists('once') and not open('once', 'w').close():", "if True:"]
+)
+def test_an_edit_while_changes_are_tried_is_kept(project: Path, when: str) -> None:
+    """The program itself plays the user: during the first run, and during a trial as well."""
+    (project / "train.py").write_text(EDITED_MEANWHILE.format(when=when))
+    done = whynan("fix", "--apply", "train.py", cwd=project)
+    assert done.returncode == 2
+    assert "losses.py changed since it was run; nothing was written" in done.stderr
+    text = (project / "losses.py").read_text()
+    assert text.removeprefix(LOSSES).startswith("# a thought of the user's\n")
+    assert not list(project.glob("*.patch"))
+
+
 def test_fix_leaves_a_healthy_program_alone(project: Path) -> None:
     done = whynan("fix", "--apply", "train.py", "2", cwd=project)
     assert done.returncode == 0

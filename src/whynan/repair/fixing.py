@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from whynan.model import Anomaly, Diagnosis, Fix
 from whynan.repair import patches
 from whynan.repair.case import Candidate
 from whynan.repair.guilty import Bisection, with_sample
+from whynan.repair.originals import Originals
 from whynan.repair.search import Search
 from whynan.repair.trial import Ran, Trial, run
 from whynan.repair.verdict import Verdict
@@ -40,26 +40,34 @@ class FixOptions:
 def fix(program: Program, options: FixOptions) -> int:
     """The exit code: 0 with a verified change, 3 without one, the program's own when healthy."""
     _check(program, options)
+    originals = Originals.of(program)
     batch = str(options.save_batch.absolute()) if options.save_batch is not None else None
     ran = run(Trial(program=program, save_batch=batch), quiet=options.quiet)
     before = ran.diagnosis
     if before is None or not before.anomalies:
         return _healthy(ran, options)
-    return repair(program, before, options)
+    return repair(program, before, options, originals)
 
 
-def repair(program: Program, before: Diagnosis, options: FixOptions) -> int:
-    """Find a change for a failure that was seen: 0 with a verified one, else 3."""
+def repair(program: Program, before: Diagnosis, options: FixOptions, originals: Originals) -> int:
+    """Find a change for a failure that was seen: 0 with a verified one, else 3.
+
+    `originals` are the files as they were before the program ran into it.
+    """
     search = Search(
-        program=program, before=before, run=run, budget_s=options.budget_s, tell=_progress
+        program=program,
+        before=before,
+        run=run,
+        budget_s=options.budget_s,
+        originals=originals,
+        tell=_progress,
     )
     try:
         search.go()
     except KeyboardInterrupt:
         _say("interrupted; what was tried so far:")
     before = _with_guilty_sample(program, before, options)
-    originals = patches.read({p for t in search.tried for p in t.candidate.texts})
-    fixes = search.fixes(originals)
+    fixes = search.fixes()
     after = with_fixes(before, fixes)
     _show(after, told=options.told)
     if options.json is not None:
@@ -68,7 +76,7 @@ def repair(program: Program, before: Diagnosis, options: FixOptions) -> int:
         _say(_why_none(before.anomalies[0], fixes))
         return 3
     if options.apply:
-        _apply(originals, search.found.candidate, fixes[0])
+        _apply(originals, search.found.candidate)
     else:
         _say("nothing was written; `--apply` writes this change")
     return 0
@@ -145,9 +153,10 @@ def _why_none(anomaly: Anomaly, fixes: tuple[Fix, ...]) -> str:
     return "no change was verified"
 
 
-def _apply(originals: Mapping[str, str], candidate: Candidate, fix: Fix) -> None:
+def _apply(originals: Originals, candidate: Candidate) -> None:
+    undo = patches.unified_bytes(originals, candidate.texts)
     written = patches.apply(originals, candidate.texts)
-    Path(UNDO).write_text(fix.patch or "", encoding="utf-8", newline="")
+    Path(UNDO).write_bytes(undo)
     _say(f"wrote {', '.join(written)}; undo with: patch -R -p1 < {UNDO}")
 
 

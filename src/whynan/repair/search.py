@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from whynan.launch import Program
 from whynan.model import Diagnosis, Fix
 from whynan.repair.case import Candidate, Case, Tier
+from whynan.repair.originals import Originals, program_root
 from whynan.repair.patches import unified
 from whynan.repair.rewrites import propose
 from whynan.repair.trial import Ran, Trial
@@ -43,7 +43,7 @@ class Tried:
     verdict: Verdict
     seconds: float = 0.0
 
-    def as_fix(self, originals: Mapping[str, str]) -> Fix:
+    def as_fix(self, originals: Originals) -> Fix:
         return Fix(
             kind=self.candidate.kind,
             title=self.candidate.title,
@@ -61,6 +61,7 @@ class Search:
     before: Diagnosis
     run: Runner
     budget_s: float
+    originals: Originals = field(default_factory=Originals)
     tell: Callable[[Candidate, Verdict | None], None] = lambda candidate, verdict: None
     tried: list[Tried] = field(default_factory=list)
     found: Tried | None = None
@@ -71,7 +72,7 @@ class Search:
 
     def go(self) -> Search:
         """Single changes first, then those that answer what a first change uncovered."""
-        first = propose(Case(self.before.anomalies[0], {}, self._root))
+        first = propose(Case(self.before.anomalies[0], {}, self._root, self.originals))
         exact = [c for c in first if c.tier is Tier.EXACT]
         uncovered = self._rounds(exact, [], most=Tier.EXACT)
         self._rounds([c for c in first if c not in exact], uncovered, most=Tier.TRAINING)
@@ -90,7 +91,7 @@ class Search:
             for tried in uncovered:
                 anomaly = tried.verdict.uncovered
                 assert anomaly is not None
-                case = Case(anomaly, tried.candidate.texts, self._root)
+                case = Case(anomaly, tried.candidate.texts, self._root, self.originals)
                 answers = [
                     c
                     for c in propose(case)
@@ -104,10 +105,10 @@ class Search:
     def _seen(self) -> list[Candidate]:
         return [t.candidate for t in self.tried]
 
-    def fixes(self, originals: Mapping[str, str]) -> tuple[Fix, ...]:
+    def fixes(self) -> tuple[Fix, ...]:
         """What was found comes first, then the others in the order of trying."""
         rest = [t for t in self.tried if t is not self.found]
-        return tuple(t.as_fix(originals) for t in ([self.found] if self.found else []) + rest)
+        return tuple(t.as_fix(self.originals) for t in ([self.found] if self.found else []) + rest)
 
     def _all_of(self, candidates: list[Candidate]) -> list[Tried]:
         """Try them in order until one is verified; what uncovered another failure comes back."""
@@ -172,12 +173,3 @@ def _combined(first: Candidate, second: Candidate) -> Candidate:
         title=f"{first.title}; then {second.title}",
         tier=Tier(max(first.tier, second.tier)),
     )
-
-
-def program_root(program: Program) -> str:
-    """The folder whose files are the user's own: the script's, or the working directory."""
-    if program.is_module:
-        return os.getcwd()
-    script = os.path.dirname(os.path.abspath(program.target))
-    here = os.getcwd()
-    return here if os.path.commonpath([script, here]) == here else script
