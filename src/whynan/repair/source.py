@@ -199,7 +199,7 @@ class Source:
 
     def torch_name(self) -> str | None:
         """How this file calls torch, if it imported it."""
-        return self._imported("torch")
+        return self.imported("torch")
 
     def functional(self) -> str:
         """How this file calls torch.nn.functional."""
@@ -210,14 +210,18 @@ class Source:
                     if self.code(alias.name) == "functional":
                         return self.code(alias.asname.name) if alias.asname else "functional"
         return (
-            self._imported("torch.nn.functional") or f"{self.torch_name() or 'torch'}.nn.functional"
+            self.imported("torch.nn.functional") or f"{self.torch_name() or 'torch'}.nn.functional"
         )
 
-    def _imported(self, module: str) -> str | None:
+    def imported(self, module: str) -> str | None:
+        """How this file calls a module; `import torch.nn` gives it torch as well."""
         for statement in self.every(cst.Import):
             for alias in statement.names:
-                if self.code(alias.name) == module:
-                    return self.code(alias.asname.name) if alias.asname else module
+                name = self.code(alias.name)
+                if name == module and alias.asname:
+                    return self.code(alias.asname.name)
+                if name == module or (not alias.asname and name.startswith(f"{module}.")):
+                    return module
         return None
 
     def from_torch(self, name: str) -> bool:
