@@ -46,6 +46,7 @@ class Rewrite:
     ordinary: str
     kind: str
     exact: Callable[[Tensor], Tensor] | None = None
+    without: str = "nothing of this"  # what must not be left
 
 
 WIDE = "[[0.0, 200.0], [1.0, 2.0]]"
@@ -90,6 +91,24 @@ REWRITES = [
         lambda x: torch.log_softmax(x, 1)[:, 0],
     ),
     Rewrite(
+        "log_of_gathered_softmax",
+        "p = torch.softmax(x, dim=-1)\n    picked = p.gather(1, torch.zeros(2, 1).long()).squeeze(1)  # p(right)\n    logp = picked.log()\n    return logp",
+        "    logp = torch.log_softmax(x, dim=-1).gather(1, torch.zeros(2, 1).long()).squeeze(1)",
+        WIDE, TAME, "log_softmax", lambda x: torch.log_softmax(x, 1)[:, 0], "picked",
+    ),
+    Rewrite(
+        "log_of_gathered_softmax_function",
+        "p = F.softmax(x, 1)\n    p = torch.gather(p, 1, torch.zeros(2, 1).long())\n    p = p[:, 0]\n    return torch.log(p) + 0 * p",
+        "    return torch.gather(F.log_softmax(x, 1), 1, torch.zeros(2, 1).long())[:, 0] + 0 * p",
+        WIDE, TAME, "log_softmax", lambda x: torch.log_softmax(x, 1)[:, 0],
+    ),
+    Rewrite(
+        "softmax_under_the_name_of_the_logits",
+        "x = F.softmax(x, dim=1)\n    return torch.log(x) if x.dim() == 3 else x.log()",
+        "    return torch.log_softmax(x, dim=1) if x.dim() == 3 else torch.log_softmax(x, dim=1)",
+        WIDE, TAME, "log_softmax", lambda x: torch.log_softmax(x, 1),
+    ),
+    Rewrite(
         "log_of_softmax_module",
         "soft = torch.nn.Softmax(dim=1)\n    return torch.log(soft(x))",
         "    return F.log_softmax(x, dim=1)", WIDE, TAME, "log_softmax",
@@ -112,6 +131,19 @@ REWRITES = [
         "logsumexp_by_hand", "return x.exp().sum(dim=1).log()",
         "    return torch.logsumexp(x, dim=1)", "[[100.0, 99.0], [1.0, 2.0]]", TAME, "logsumexp",
         lambda x: x.logsumexp(1),
+    ),
+    Rewrite(
+        "logsumexp_of_a_variable",
+        "denom = torch.exp(x).sum(dim=1)\n    return torch.log(denom) - x.diagonal()",
+        "    return torch.logsumexp(x, dim=1) - x.diagonal()",
+        "[[100.0, 99.0], [1.0, 2.0]]", TAME, "logsumexp", lambda x: x.logsumexp(1) - x.diagonal(),
+        "denom",
+    ),
+    Rewrite(
+        "logsumexp_of_two_variables",
+        "e = x.exp()\n    # all of them\n    total = e.sum(1)\n    # and the last\n    return torch.log(total)",
+        "    return torch.logsumexp(x, 1)", "[[100.0, 99.0], [1.0, 2.0]]", TAME, "logsumexp",
+        lambda x: x.logsumexp(1), "e =",
     ),
     Rewrite(
         "logsumexp_of_all", "return torch.log(torch.exp(x).sum())",
@@ -324,6 +356,7 @@ def test_rewrite(rewrite: Rewrite, repairs: RepairServer, tmp_path: Path) -> Non
     text = next(iter(found["texts"].values()))
     assert rewrite.becomes in text.splitlines()
     assert "    # what the reader wrote stays" in text.splitlines()
+    assert rewrite.without not in text
     assert script.read_text() == program(rewrite)  # the user's file is as it was
     new, old = function(text), function(program(rewrite))
     failing = torch.tensor(eval(rewrite.failing))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import cast
 
 import libcst as cst
 
+from whynan.repair.leftovers import unread
 from whynan.repair.source import ATOMS, Expression, Source
 
 # Beside these a new expression needs parentheses of its own unless it is a call or a name.
@@ -24,9 +26,15 @@ class Edit:
         self._before: dict[cst.CSTNode, list[str]] = {}
         self._after: dict[cst.CSTNode, list[str]] = {}
         self._removed: set[cst.CSTNode] = set()
+        self._inlined: set[cst.CSTNode] = set()
 
     def replace(self, node: Expression, text: str) -> Edit:
         self._replaced[node] = text
+        return self
+
+    def inline(self, values: Iterable[cst.CSTNode]) -> Edit:
+        """The new text says what these say: where only it needed them, they go."""
+        self._inlined.update(values)
         return self
 
     def is_nested(self) -> bool:
@@ -64,9 +72,17 @@ class Edit:
         """The changed file; a text that would not parse raises `cst.ParserSyntaxError`."""
         self._call_torch_by_its_name()
         self._import_what_is_new()
+        anchors = {*self._before, *self._after}
+        self._removed |= unread(
+            self.source, self._replaced, anchors, "\n".join(self._added()), self._inlined
+        )
         code = self.source.module.visit(_Change(self)).code
         cst.parse_module(code)
         return code
+
+    def _added(self) -> list[str]:
+        statements = (*self._before.values(), *self._after.values())
+        return [*self._replaced.values(), *(text for texts in statements for text in texts)]
 
     def _call_torch_by_its_name(self) -> None:
         """`import torch as th`: rewrites say torch."""
@@ -77,10 +93,7 @@ class Edit:
             added[:] = [_renamed(text, name) for text in added]
 
     def _import_what_is_new(self) -> None:
-        added = [*self._replaced.values()]
-        added += [
-            text for texts in (*self._before.values(), *self._after.values()) for text in texts
-        ]
+        added = self._added()
         first = _first_statement(self.source)
         for module in IMPORTED:
             said = re.compile(rf"(?<![\w.]){module}\.")

@@ -45,10 +45,17 @@ class Source:
 
     def every(self, kind: type[N], within: cst.CSTNode | None = None) -> list[N]:
         """All nodes of a kind, in the order of the source."""
-        found = [n for n in self._ranges if isinstance(n, kind)]
-        if within is not None:
-            found = [n for n in found if within in self.ancestors(n)]
-        return sorted(found, key=self.start)
+        nodes = self._ranges if within is None else self.below(within)
+        return sorted((n for n in nodes if isinstance(n, kind)), key=self.start)
+
+    @staticmethod
+    def below(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """All that a node consists of."""
+        waiting = list(node.children)
+        while waiting:
+            below = waiting.pop()
+            yield below
+            waiting.extend(below.children)
 
     def start(self, node: cst.CSTNode) -> tuple[int, int]:
         where = self._ranges[node]
@@ -122,15 +129,29 @@ class Source:
         given = self.bindings(use.value, self.scope(use))
         return next((t for t in reversed(given) if self.start(t) < here), None)
 
-    def means_the_same(self, value: Expression, here: cst.CSTNode, there: cst.CSTNode) -> bool:
-        """Whether what is written `here` could be written at a later place as well."""
+    def means_the_same(
+        self,
+        value: Expression,
+        here: cst.CSTNode,
+        there: cst.CSTNode,
+        besides: cst.CSTNode | None = None,
+    ) -> bool:
+        """Whether what is written `here` could be written at a later place as well, with something
+        else in place of `besides`."""
         if self.scope(here) is not self.scope(there):
             return False
-        return not self._changed_between(value, self.statement(here) or here, there)
+        return not self._changed_between(value, self.statement(here) or here, there, besides)
 
-    def _changed_between(self, value: Expression, line: cst.CSTNode, use: cst.CSTNode) -> bool:
+    def _changed_between(
+        self,
+        value: Expression,
+        line: cst.CSTNode,
+        use: cst.CSTNode,
+        besides: cst.CSTNode | None = None,
+    ) -> bool:
         """Whether a name in `value`, or the name it was given to, is written before its use."""
-        names = {n.value for n in [value, *self.every(cst.Name, value)] if isinstance(n, cst.Name)}
+        nodes = [value, *self.below(value)]
+        names = {n.value for n in nodes if isinstance(n, cst.Name) and n is not besides}
         if isinstance(use, cst.Name):
             names.add(use.value)
         here = self.statement(use) or use

@@ -56,10 +56,6 @@ def _norm(case: Case, source: Source, root: Fn) -> Iterator[Candidate]:
         return
     title = "use a norm: its slope at 0 is defined"
     edit = Edit(source).replace(root.node, text)
-    made = source.definition_statement(root.operand)
-    named = root.operand.value if isinstance(root.operand, cst.Name) else None
-    if made is not None and named and not source.other_uses(named, root.node):
-        edit.remove(made[0])
     yield from case.change(edit, "vector_norm", title, Tier.EXACT)
 
 
