@@ -109,11 +109,9 @@ class Edit:
                 return new
             return new.with_changes(lpar=node.lpar, rpar=node.rpar)
         above = self.source.parent(node)
-        loose = (isinstance(above, cst.Subscript) and above.value is not node) or (
-            isinstance(new, cst.UnaryOperation)
-            and isinstance(above, cst.BinaryOperation)
-            and not isinstance(above.operator, cst.Power)
-        )
+        loose = isinstance(above, cst.Subscript) and above.value is not node
+        if isinstance(above, cst.BinaryOperation):
+            loose = _binds_tighter(new, above)
         if isinstance(above, TIGHT) and not loose and not isinstance(new, ATOMS) and not new.lpar:
             return new.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
         return new
@@ -121,6 +119,17 @@ class Edit:
     def statements(self, texts: list[str]) -> list[cst.BaseStatement]:
         config = self.source.module.config_for_parsing
         return [cast(cst.BaseStatement, cst.parse_statement(t, config=config)) for t in texts]
+
+
+def _binds_tighter(new: Expression, around: cst.BinaryOperation) -> bool:
+    """`a / b` in `x + a / b`, `-a` in `x * -a`."""
+    if isinstance(new, cst.UnaryOperation):
+        return not isinstance(around.operator, cst.Power)
+    if isinstance(new, cst.BinaryOperation) and isinstance(
+        new.operator, (cst.Multiply, cst.Divide)
+    ):
+        return isinstance(around.operator, (cst.Add, cst.Subtract))
+    return False
 
 
 def _renamed(text: str, torch: str) -> str:

@@ -10,6 +10,7 @@ import libcst as cst
 from whynan.model import Oddity
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
+from whynan.repair.rewrites.amounts import unused
 from whynan.repair.rewrites.data import batches, kept_rows
 from whynan.repair.source import Source
 
@@ -28,12 +29,12 @@ def propose(case: Case) -> Iterator[Candidate]:
 def _standardised(case: Case, source: Source) -> Iterator[Candidate]:
     """Right before the data set is made, or before the loop that trains on the whole table."""
     for name, line in _entries(source):
-        mean, std = _unused(source, "mean"), _unused(source, "std")
+        mean, std = unused(source, "mean"), unused(source, "std")
         edit = Edit(source).before(
             line,
             # in float64: the square of an unscaled value may not fit into float32
             f"{mean}, {std} = {name}.double().mean(dim=0), {name}.double().std(dim=0)",
-            f"{name} = (({name} - {mean}) / {std}.clamp(min=1e-8)).to({name}.dtype)",
+            f"{name} = (({name} - {mean}) / {std}.clamp(min=1e-6)).to({name}.dtype)",
         )
         title = "standardise the columns where the data comes in"
         yield from case.change(edit, "standardise", title, Tier.TRAINING)
@@ -74,7 +75,7 @@ def _left_out(case: Case, source: Source, odd: Oddity) -> Iterator[Candidate]:
     """`for x, y in loader:` without the samples that are as far outside as this one."""
     limit = _between(odd)
     for first, names in batches(source):
-        keep = _unused(source, "usual")
+        keep = unused(source, "usual")
         condition = f"({names[0]}.abs() < {limit}).flatten(1).all(dim=1)"
         edit = Edit(source).before(first, *kept_rows(keep, condition, names))
         title = f"leave out the samples with a value beyond {limit}"
@@ -85,8 +86,3 @@ def _between(odd: Oddity) -> str:
     """A power of ten halfway, in magnitude, between what is typical and the outlier."""
     low, high = max(odd.typical, 1e-3), abs(odd.value)
     return f"1e{round((math.log10(low) + math.log10(high)) / 2)}"
-
-
-def _unused(source: Source, name: str) -> str:
-    taken = {n.value for n in source.every(cst.Name)}
-    return name if name not in taken else f"feature_{name}"

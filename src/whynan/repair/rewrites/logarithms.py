@@ -78,7 +78,7 @@ def _log_space(case: Case, source: Source, log: Fn) -> Iterator[Candidate]:
 def _of_softmax(case: Case, source: Source, log: Fn) -> Iterator[Candidate]:
     """log(softmax(x)), also with a choice of elements in between: log_softmax commutes with it."""
     values: list[Expression] = []
-    inside = _in_log_space(case, source, log, log.operand, values)
+    inside = in_log_space(case, source, log, log.operand, values)
     if inside is None:
         return
     title = "take the logarithm before the small values are rounded away"
@@ -86,10 +86,13 @@ def _of_softmax(case: Case, source: Source, log: Fn) -> Iterator[Candidate]:
     yield from case.change(edit, "log_softmax", title, Tier.EXACT)
 
 
-def _in_log_space(
+def in_log_space(
     case: Case, source: Source, log: Fn, node: Expression, values: list[Expression]
 ) -> Expression | None:
-    """The operand with `log_softmax` for its softmax, seen through choices and local `values`."""
+    """The logarithm of a node made of a softmax, seen through choices of elements and variables.
+
+    `values` collects what the variables stand for.
+    """
     text = _log_softmax(case, source, node)
     if text is not None:
         return cst.parse_expression(text, config=source.module.config_for_parsing)
@@ -107,9 +110,9 @@ def _in_log_space(
         if any(n.value == node.value for n in others):
             return None  # `p = p.gather(1, p.argmax(1))`: the name means two things
         values.append(value)
-        return _in_log_space(case, source, log, value, values)
+        return in_log_space(case, source, log, value, values)
     below = _below_view(source, node)
-    inside = _in_log_space(case, source, log, below, values) if below is not None else None
+    inside = in_log_space(case, source, log, below, values) if below is not None else None
     if below is None or inside is None:
         return None
     whole = node.deep_replace(below, inside)
