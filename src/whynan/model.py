@@ -244,6 +244,7 @@ class Circumstances:
     remade: int | None = None  # the item that the dataset was asked for once more, in this process
     layers: tuple[Layer, ...] = ()  # those that look wrong
     oddity: Oddity | None = None
+    input_size: float | None = None  # the usual magnitude of the largest feature of the batch
     weight_norm: float | None = None  # the largest of a parameter
 
 

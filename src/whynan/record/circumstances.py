@@ -39,6 +39,7 @@ def look_around(evidence: Evidence, session: Session) -> Evidence:
                 workers=session.batches.workers,
                 layers=_layers(session) if evidence.step == 0 else (),
                 oddity=next((o for t in inputs if (o := oddity_in(t)) is not None), None),
+                input_size=_input_size(inputs),
                 weight_norm=_weight_norm(session),
             )
     except (RuntimeError, ValueError, TypeError, NotImplementedError):
@@ -131,6 +132,15 @@ def _weight_norm(session: Session) -> float | None:
     ]
     finite = [n for n in norms if math.isfinite(n)]
     return max(finite, default=None)
+
+
+def _input_size(inputs: list[torch.Tensor]) -> float | None:
+    sizes = [
+        float(t.to(torch.float64).reshape(len(t), -1).abs().median(dim=0).values.max())
+        for t in inputs
+        if t.is_floating_point() and t.dim() > 1 and 4 <= t.numel() <= MAX_VALUES
+    ]
+    return max(filter(math.isfinite, sizes), default=None)
 
 
 def oddity_in(tensor: torch.Tensor) -> Oddity | None:

@@ -34,6 +34,7 @@ class Candidate:
     title: str
     tier: Tier
     texts: Mapping[str, str]  # changed files
+    intervention: str | None = None  # done from outside, where the source shows no place for it
 
 
 @dataclass(frozen=True)

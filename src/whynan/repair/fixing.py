@@ -74,6 +74,7 @@ def repair(program: Program, before: Diagnosis, options: FixOptions, originals: 
         json_report.write(after, options.json)
     if search.found is None:
         _say(_why_none(before.anomalies[0], fixes))
+        _say(f"`whynan whatif {_typed(program)}` shows which changes from outside it survives")
         return 3
     if options.apply:
         _apply(originals, search.found.candidate)
@@ -144,6 +145,10 @@ def _progress(candidate: Candidate, verdict: Verdict | None) -> None:
         _say(f"trying {candidate.kind}: {candidate.title}")
     else:
         _say(f"  {verdict.verdict}")
+
+
+def _typed(program: Program) -> str:
+    return " ".join(["-m"] * program.is_module + [program.target])
 
 
 def _why_none(anomaly: Anomaly, fixes: tuple[Fix, ...]) -> str:

@@ -47,7 +47,7 @@ class Tried:
         return Fix(
             kind=self.candidate.kind,
             title=self.candidate.title,
-            patch=unified(originals, self.candidate.texts),
+            patch=unified(originals, self.candidate.texts) or None,
             verdict=self.verdict.verdict,
             evidence=self.verdict.evidence,
         )
@@ -136,6 +136,7 @@ class Search:
             texts=candidate.texts,
             max_steps=steps_to_run(failed_at, margin=margin),
             enough_steps=steps_to_run(failed_at),
+            intervention=candidate.intervention,
         )
         ran = self.run(trial, limit_s=left_s)
         verdict = judge(
@@ -147,7 +148,7 @@ class Search:
         )
         tried = Tried(candidate=candidate, verdict=verdict, seconds=ran.seconds)
         self.tried.append(tried)
-        if verdict.verdict == "verified":
+        if verdict.verdict == "verified" and candidate.texts:
             self.found = tried
         self.tell(candidate, verdict)
         return tried
@@ -172,4 +173,5 @@ def _combined(first: Candidate, second: Candidate) -> Candidate:
         kind=f"{first.kind}+{second.kind}",
         title=f"{first.title}; then {second.title}",
         tier=Tier(max(first.tier, second.tier)),
+        intervention=first.intervention or second.intervention,
     )

@@ -53,9 +53,10 @@ def is_count(operand: Operand | None) -> bool:
     return False
 
 
-def unused(source: Source, name: str) -> str:
-    """A name for a new variable."""
-    taken = {n.value for n in source.every(cst.Name)}
+def unused(source: Source, name: str, near: cst.CSTNode) -> str:
+    """A name for a new variable in the function around a node."""
+    scope = source.scope(near)
+    taken = {n.value for n in source.every(cst.Name, None if scope is source.module else scope)}
     while name in taken:
         name += "_"
     return name

@@ -145,7 +145,7 @@ def _guarded_mean(case: Case, source: Source, node: Expression) -> Iterator[Cand
     if not named and (base := _same_number(source, mean.operand)) is not None:
         counted = base.value
     elif not named and line is not None and _runs_once(source, node):
-        counted = unused(source, "terms")  # computed once
+        counted = unused(source, "terms", node)  # computed once
         edit.before(line, f"{counted} = {source.code(mean.operand)}")
         operand = counted
     text = f"{operand}.sum() / max({counted}.numel(), 1)"
