@@ -83,6 +83,15 @@ def test_fix_applies_a_verified_change_in_the_imported_file(project: Path) -> No
     assert (project / "losses.py").read_text() == LOSSES
 
 
+def test_a_second_change_keeps_the_way_back_of_the_first(project: Path) -> None:
+    (project / "whynan-fix.patch").write_text("of the first change")
+    done = whynan("fix", "--apply", "train.py", "200", cwd=project)
+    assert "undo with: patch -R -p1 < whynan-fix-2.patch" in done.stderr
+    assert (project / "whynan-fix.patch").read_text() == "of the first change"
+    subprocess.run(["git", "apply", "-R", "-p1", "whynan-fix-2.patch"], cwd=project, check=True)
+    assert (project / "losses.py").read_text() == LOSSES
+
+
 EDITED_MEANWHILE = """
 import os
 import torch

@@ -47,6 +47,16 @@ def test_apply_refuses_when_one_file_changed_meanwhile(two_files: tuple[Path, Pa
     assert second.read_text() == "z = 'edited meanwhile'"
 
 
+def test_apply_refuses_a_read_only_file(two_files: tuple[Path, Path]) -> None:
+    first, second = two_files
+    originals = Originals(str(first.parent))
+    second.chmod(0o444)
+    with pytest.raises(UsageError, match=r"^b\.py is read-only; nothing was written$"):
+        patches.apply(originals, {str(first): "x = 9\n", str(second): "z = 4"})
+    assert first.read_bytes() == b"x = 1\r\ny = 2\r\n"
+    assert second.read_text() == "z = 3"
+
+
 def test_a_file_read_late_must_be_older_than_the_run(two_files: tuple[Path, Path]) -> None:
     """Beyond the limits, or outside of the program's folder, it is read when it is asked for."""
     first, second = two_files

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from dataclasses import dataclass, replace
@@ -159,10 +160,32 @@ def _why_none(anomaly: Anomaly, fixes: tuple[Fix, ...]) -> str:
 
 
 def _apply(originals: Originals, candidate: Candidate) -> None:
-    undo = patches.unified_bytes(originals, candidate.texts)
-    written = patches.apply(originals, candidate.texts)
-    Path(UNDO).write_bytes(undo)
-    _say(f"wrote {', '.join(written)}; undo with: patch -R -p1 < {UNDO}")
+    """The way back is on disk before anything is written."""
+    undo = _keep(patches.unified_bytes(originals, candidate.texts))
+    try:
+        written = patches.apply(originals, candidate.texts)
+    except BaseException:
+        undo.unlink()
+        raise
+    _say(f"wrote {', '.join(written)}; undo with: patch -R -p1 < {undo}")
+
+
+def _keep(undo: bytes) -> Path:
+    """Beside those of earlier changes."""
+    for number in itertools.count(1):
+        path = Path(UNDO if number == 1 else f"-{number}".join(os.path.splitext(UNDO)))
+        try:
+            with open(path, "xb") as stream:
+                stream.write(undo)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise UsageError(
+                f"{path}, which would undo the change, cannot be written "
+                f"({error.strerror}); nothing was written"
+            ) from error
+        return path
+    raise AssertionError("unreachable")
 
 
 def _say(text: str) -> None:

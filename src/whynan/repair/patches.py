@@ -51,10 +51,19 @@ def apply(originals: Originals, texts: Mapping[str, str]) -> list[str]:
         raise UsageError(
             f"{', '.join(changed)} changed since it was run; nothing was written. Run whynan fix again."
         )
+    protected = [os.path.relpath(p) for p in texts if _is_protected(p)]
+    if protected:
+        raise UsageError(f"{', '.join(protected)} is read-only; nothing was written")
     staged = [(path, _staged(path, originals.encoded(path, text))) for path, text in texts.items()]
     for path, temporary in staged:
         os.replace(temporary, os.path.realpath(path))
     return [os.path.relpath(path) for path in texts]
+
+
+def _is_protected(path: str) -> bool:
+    """By its mode, which says what the owner wants even where the administrator may do anything."""
+    mode = stat.S_IMODE(os.stat(path).st_mode)
+    return not mode & 0o222 or not os.access(path, os.W_OK)
 
 
 def _staged(path: str, content: bytes) -> str:
