@@ -121,5 +121,11 @@ def test_a_remedy_shows_numbered_lines_and_the_proof(two_files: tuple[Path, Path
         "   = verified: 3 steps run",
         "   = tried, failed: use ten: it is still there",
     ]
+    waiting = [
+        Fix(kind="w", title=t, patch="p", verdict="not_tried", evidence="not tried: no time")
+        for t in ("one; two", "three")
+    ]
+    others = [line.plain for line in remedy.draw([fix, *waiting], "b.py")][4:]
+    assert others == ["   = others, not tried: no time:", "      - one; two", "      - three"]
     elsewhere = [line.plain for line in remedy.draw([fix], "a.py")]
     assert elsewhere[1] == " --> b.py"

@@ -118,6 +118,7 @@ def run(
         capsule=capsule,
         save_batch=save_batch,
         trace_from=trace_from,
+        fixes_follow=fix,
     )
     originals = None
     if fix:

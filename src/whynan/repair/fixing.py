@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
+import textwrap
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from whynan.errors import UsageError
 from whynan.explain.snippet import shown_path
 from whynan.explain.story import tell, told_sample
 from whynan.launch import Program
-from whynan.model import Anomaly, Diagnosis, Fix
+from whynan.model import Diagnosis, Fix
 from whynan.repair import patches
 from whynan.repair.case import Candidate
 from whynan.repair.guilty import Bisection, with_sample
@@ -24,6 +25,7 @@ from whynan.report import json_report, remedy, terminal
 
 BUDGET_S = 120.0
 UNDO = "whynan-fix.patch"
+WIDTH = 80
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,13 +76,14 @@ def repair(program: Program, before: Diagnosis, options: FixOptions, originals: 
     if options.json is not None:
         json_report.write(after, options.json)
     if search.found is None:
-        _say(_why_none(before.anomalies[0], fixes))
+        _say(_why_none(fixes))
         _say(f"`whynan whatif {_typed(program)}` shows which changes from outside it survives")
         return 3
     if options.apply:
         _apply(originals, search.found.candidate)
     else:
-        _say("nothing was written; `--apply` writes this change")
+        how = "`whynan fix --apply`" if options.told else "`--apply`"
+        _say(f"nothing was written; {how} writes this change")
     return 0
 
 
@@ -143,7 +146,8 @@ def _show(diagnosis: Diagnosis, *, told: bool) -> None:
 
 def _progress(candidate: Candidate, verdict: Verdict | None) -> None:
     if verdict is None:
-        _say(f"trying {candidate.kind}: {candidate.title}")
+        text = f"trying {candidate.kind}: {candidate.title}"
+        _say("\n".join(textwrap.wrap(text, WIDTH - 8, subsequent_indent=" " * 10)))
     else:
         _say(f"  {verdict.verdict}")
 
@@ -152,10 +156,11 @@ def _typed(program: Program) -> str:
     return " ".join(["-m"] * program.is_module + [program.target])
 
 
-def _why_none(anomaly: Anomaly, fixes: tuple[Fix, ...]) -> str:
+def _why_none(fixes: tuple[Fix, ...]) -> str:
+    if any(f.verdict == "verified" for f in fixes):
+        return "the source shows no place for this change; it is to be made by hand"
     if not fixes or all(f.patch is None for f in fixes):
-        mechanism = anomaly.finding.mechanism
-        return f"no change to the source is known for this {mechanism}; nothing was tried"
+        return "no change to the source is known for such a failure; nothing was tried"
     return "no change was verified"
 
 

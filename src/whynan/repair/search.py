@@ -74,8 +74,13 @@ class Search:
         """Single changes first, then those that answer what a first change uncovered."""
         first = propose(Case(self.before.anomalies[0], {}, self._root, self.originals))
         exact = [c for c in first if c.tier is Tier.EXACT]
+        rest = [c for c in first if c not in exact]
+        guards = [i for i, c in enumerate(rest) if c.tier is Tier.GUARD]
+        training = rest[max(guards) + 1 :] if guards else rest
         uncovered = self._rounds(exact, [], most=Tier.EXACT)
-        self._rounds([c for c in first if c not in exact], uncovered, most=Tier.TRAINING)
+        # A second guard costs one trial; another course of the training is a guess, of many.
+        uncovered = self._rounds(rest[: len(rest) - len(training)], uncovered, most=Tier.GUARD)
+        self._rounds(training, uncovered, most=Tier.TRAINING)
         return self
 
     def _rounds(self, level: list[Candidate], uncovered: list[Tried], most: Tier) -> list[Tried]:
@@ -167,11 +172,18 @@ def _invents(candidate: Candidate, sink: str) -> bool:
     return sink in ("observed", "output") and "clamp_exponent" in candidate.kind.split("+")
 
 
+def _both(first: str, second: str) -> str:
+    """Two titles in one sentence."""
+    if first.endswith(second):
+        return f"{second}, in each place"
+    return f"{first}, then {second}"
+
+
 def _combined(first: Candidate, second: Candidate) -> Candidate:
     return replace(
         second,
         kind=f"{first.kind}+{second.kind}",
-        title=f"{first.title}; then {second.title}",
+        title=_both(first.title, second.title),
         tier=Tier(max(first.tier, second.tier)),
         intervention=first.intervention or second.intervention,
     )

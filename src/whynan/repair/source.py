@@ -12,6 +12,7 @@ from whynan.model import Site
 
 Expression = cst.BaseExpression
 N = TypeVar("N", bound=cst.CSTNode)
+QUOTED = 40  # characters of source in a sentence
 ATOMS = (cst.Name, cst.Attribute, cst.Call, cst.Subscript, cst.Integer, cst.Float, cst.List)
 
 
@@ -90,6 +91,11 @@ class Source:
         """As typed, in parentheses if a method call on it needs them."""
         text = self.code(node)
         return text if isinstance(node, ATOMS[:4]) or node.lpar else f"({text})"
+
+    def quoted(self, node: cst.CSTNode, otherwise: str) -> str:
+        """As typed in backticks, for a sentence; what is long is `otherwise`, in its line."""
+        text = " ".join(self.code(node).split())
+        return f"`{text}`" if len(text) <= QUOTED else f"{otherwise} in line {self.line(node)}"
 
     def same(self, a: cst.CSTNode, b: cst.CSTNode) -> bool:
         return a.deep_equals(b) or self.code(a) == self.code(b)

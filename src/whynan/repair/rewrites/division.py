@@ -156,12 +156,17 @@ def _guarded(case: Case, source: Source, divisor: Expression) -> Iterator[Candid
         code = source.code(divisor)
         if isinstance(divisor, cst.Name):
             text = f"torch.where({code} == 0, {eps}, {code})"
-            title = "replace a divisor of exactly 0 by a small number"
+            title = f"replace {_named(source, divisor)} by a small number where it is exactly 0"
             edit = Edit(source).replace(divisor, text)
             yield from case.change(edit, "where_zero", title, Tier.GUARD)
         return
     text = f"{source.receiver(divisor)}.clamp(min={eps})"
-    title = "keep the divisor away from 0"
+    title = f"keep {_named(source, divisor)} away from 0"
     yield from case.change(
         Edit(source).replace(divisor, text), "clamp_denominator", title, Tier.GUARD
     )
+
+
+def _named(source: Source, divisor: Expression) -> str:
+    said = source.quoted(divisor, "the divisor")
+    return f"the divisor {said}" if said.startswith("`") else said

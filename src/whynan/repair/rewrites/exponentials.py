@@ -153,7 +153,7 @@ def _sigmoid(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
 
 def _bounded(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
     bound = "10" if case.dtype == "float16" else "20"
-    title = "bound the exponent before it overflows"
+    title = f"bound the exponent of {source.quoted(exp.node, '`exp`')} before it overflows"
     if _has_other_uses(source, exp):  # one use alone would no longer fit the others
         edit = _bounded_once(source, exp, bound)
         title += ", wherever the function uses it"

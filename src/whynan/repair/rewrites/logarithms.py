@@ -201,10 +201,10 @@ def _floored(case: Case, source: Source, log: Fn) -> Iterator[Candidate]:
         bound, title = "1", "count at least 1 before taking the logarithm"
     elif log.name == "log1p":
         bound = f"-1 + {margin(case.dtype)}"
-        title = "keep the argument of `log1p` above -1"
+        title = f"keep the argument of {source.quoted(log.node, '`log1p`')} above -1"
     else:
         bound = floor(case.dtype)
-        title = f"keep the argument of `{log.name}` above 0"
+        title = f"keep the argument of {source.quoted(log.node, f'`{log.name}`')} above 0"
     again = _raised_clamp(source, argument, bound)
     if again is not None:
         yield from case.change(again, "clamp_argument", title, Tier.GUARD)

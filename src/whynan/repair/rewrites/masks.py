@@ -114,7 +114,8 @@ def _finite_scores(case: Case, source: Source, node: Expression) -> Iterator[Can
     simple = isinstance(scores, (cst.Name, cst.Attribute))
     bound = f"torch.finfo({receiver}.dtype).min" if simple else "-1e30"
     edit = Edit(source).replace(scores, f"{receiver}.clamp(min={bound})")
-    yield from case.change(edit, "finite_scores", FINITE, Tier.GUARD)
+    title = "bound the scores by a finite number where they are read, whoever wrote the -inf"
+    yield from case.change(edit, "finite_scores", title, Tier.GUARD)
 
 
 def _finite_share(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:
