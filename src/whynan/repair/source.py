@@ -94,7 +94,8 @@ class Source:
 
     def quoted(self, node: cst.CSTNode, otherwise: str) -> str:
         """As typed in backticks, for a sentence; what is long is `otherwise`, in its line."""
-        text = " ".join(self.code(node).split())
+        bare = node.with_changes(lpar=(), rpar=()) if isinstance(node, Expression) else node
+        text = " ".join(self.code(bare).split())
         return f"`{text}`" if len(text) <= QUOTED else f"{otherwise} in line {self.line(node)}"
 
     def same(self, a: cst.CSTNode, b: cst.CSTNode) -> bool:
