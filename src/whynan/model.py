@@ -246,6 +246,7 @@ class Circumstances:
     remade: int | None = None  # the item that the dataset was asked for once more, in this process
     layers: tuple[Layer, ...] = ()  # those that look wrong
     oddity: Oddity | None = None
+    input_size: float | None = None  # the usual magnitude of the largest feature of the batch
     weight_norm: float | None = None  # the largest of a parameter
     moved: float | None = None  # how far the last update can have moved a parameter, as a norm
     moved_lately: float | None = None  # all updates since the loss was lowest

@@ -37,6 +37,7 @@ class RunOptions:
     enough: tuple[int, float] | None = None  # from this step on, stop after so many seconds
     trace_from: int | None = None  # a second run: record from this step on
     live_steps: int | None = None  # how many steps `auto` records before it only guards
+    fixes_follow: bool = False  # changes are tried right after the report
     children: bool = True  # ranks that the program starts itself are watched, too
 
 

@@ -369,7 +369,10 @@ class Run:
 
         part = diagnose(replace(self._recording, evidence=new))
         sys.stdout.flush()
-        terminal.write(terminal.draw([tell(a) for a in part.anomalies]), sys.stderr)
+        stories = [tell(a) for a in part.anomalies]
+        if self.options.fixes_follow and self.lockstep is None:
+            stories = [replace(story, fixes=()) for story in stories]
+        terminal.write(terminal.draw(stories), sys.stderr)
 
     def _diagnosis(self, outcome: Outcome) -> Diagnosis:
         result = diagnose(self._recording, script=self.program.target, outcome=outcome)

@@ -131,7 +131,6 @@ def _child(description: Path, errors: Path) -> None:
 
 def _fix(script: Path, args: list[str]) -> dict[str, Any]:
     from whynan.launch import Program
-    from whynan.repair import patches
     from whynan.repair.search import Search
     from whynan.repair.trial import Trial
 
@@ -140,7 +139,6 @@ def _fix(script: Path, args: list[str]) -> dict[str, Any]:
     if not before.anomalies:
         return {"anomaly": None, "fixes": [], "texts": {}}
     search = Search(program=program, before=before, run=run_forked, budget_s=LIMIT_S).go()
-    originals = patches.read({p for t in search.tried for p in t.candidate.texts})
     first = before.anomalies[0]
     sample = first.evidence.around.sample
     return {
@@ -149,7 +147,7 @@ def _fix(script: Path, args: list[str]) -> dict[str, Any]:
         "sample": None if sample is None else [sample.index, sample.bad, sample.dataset_index],
         "fixes": [
             {"kind": f.kind, "verdict": f.verdict, "evidence": f.evidence, "patch": f.patch}
-            for f in search.fixes(originals)
+            for f in search.fixes()
         ],
         "texts": dict(search.found.candidate.texts) if search.found else {},
     }

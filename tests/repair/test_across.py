@@ -110,6 +110,37 @@ def objective(model, x, y):
          "    loss = -torch.log_softmax(p, dim=1).gather(1, y.unsqueeze(1)).mean()"),
     ),
     Program(
+        "picked_under_a_name", "log_softmax",
+        SOFTMAX_NET + """
+
+def objective(model, x, y):
+    p = model(x)
+    picked = p.gather(1, y[:, None]).squeeze(1)  # of the right class
+    return -picked.log().mean()
+""",
+        ("        return z  # one row per sample",
+         "    picked = torch.log_softmax(p, dim=1).gather(1, y[:, None]).squeeze(1)  # of the right class",
+         "    return -picked.mean()"),
+    ),
+    Program(
+        "picked_by_a_helper_and_looked_at", "log_softmax",
+        SOFTMAX_NET + """
+
+def of_the_right_class(p, y):
+    return torch.gather(p, 1, y[:, None])
+
+
+def objective(model, x, y):
+    picked = of_the_right_class(model(x), y)
+    sure = (picked > 0.5).float().mean()
+    return -torch.log(picked).mean() + 0 * sure * picked.shape[0]
+""",
+        ("        return z  # one row per sample",
+         "    return torch.gather(torch.log_softmax(p, dim=1), 1, y[:, None])",
+         "    sure = (torch.exp(picked) > 0.5).float().mean()",
+         "    return -picked.mean() + 0 * sure * picked.shape[0]"),
+    ),
+    Program(
         "sequential_in_one_line", "log_softmax",
         """
 def fc(model):

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.repair.forked import RepairServer
-from whynan.repair.whatif import Row, reading
+from whynan.launch import Program
+from whynan.repair.whatif import Row, WhatIf, reading
 
 LOSSES = """
 import torch
@@ -83,6 +84,42 @@ def test_fix_applies_a_verified_change_in_the_imported_file(project: Path) -> No
     assert (project / "losses.py").read_text() == LOSSES
 
 
+def test_a_second_change_keeps_the_way_back_of_the_first(project: Path) -> None:
+    (project / "whynan-fix.patch").write_text("of the first change")
+    done = whynan("fix", "--apply", "train.py", "200", cwd=project)
+    assert "undo with: patch -R -p1 < whynan-fix-2.patch" in done.stderr
+    assert (project / "whynan-fix.patch").read_text() == "of the first change"
+    subprocess.run(["git", "apply", "-R", "-p1", "whynan-fix-2.patch"], cwd=project, check=True)
+    assert (project / "losses.py").read_text() == LOSSES
+
+
+EDITED_MEANWHILE = """
+import os
+import torch
+from losses import soft_loss
+
+{when}
+    with open("losses.py", "a") as stream:
+        stream.write("# a thought of the user's\\n")
+w = torch.tensor([[0.0, 200.0]], requires_grad=True)
+soft_loss(w, torch.tensor([[0.5, 0.5]])).backward()
+"""
+
+
+@pytest.mark.parametrize(
+    "when", ["if not os.path.exists('once') and not open('once', 'w').close():", "if True:"]
+)
+def test_an_edit_while_changes_are_tried_is_kept(project: Path, when: str) -> None:
+    """The program itself plays the user: during the first run, and during a trial as well."""
+    (project / "train.py").write_text(EDITED_MEANWHILE.format(when=when))
+    done = whynan("fix", "--apply", "train.py", cwd=project)
+    assert done.returncode == 2
+    assert "losses.py changed since it was run; nothing was written" in done.stderr
+    text = (project / "losses.py").read_text()
+    assert text.removeprefix(LOSSES).startswith("# a thought of the user's\n")
+    assert not list(project.glob("*.patch"))
+
+
 def test_fix_leaves_a_healthy_program_alone(project: Path) -> None:
     done = whynan("fix", "--apply", "train.py", "2", cwd=project)
     assert done.returncode == 0
@@ -125,7 +162,7 @@ def test_whatif_tells_a_high_rate_from_a_formula(repairs: RepairServer, tmp_path
     assert outcomes["lr_hundredth"] == "survives"
     assert outcomes["clip"] == "survives"
     assert outcomes["standardise"] == "dies"
-    assert outcomes["no_weight_decay"] == outcomes["half_batch"] == "no effect"
+    assert outcomes["no_weight_decay"] == outcomes["half_batch"] == "does not apply"
     assert outcomes["float64"] == "diverges"  # finite, but only because float64 is wider
     assert table["reading"] == ["it survives at a lower learning rate: the updates are too large"]
     page = script.with_suffix(".html").read_text()
@@ -141,8 +178,8 @@ def row(name: str, outcome: str, steps: int = 3) -> Row:
     ("survivors", "says"),
     [
         ((), "dies at the same step whatever is changed"),
-        (("float64",), "in float64 only"),
-        (("float64", "bfloat16"), "a type of wider range is enough"),
+        (("float64",), "in float64 only: the type has too few digits"),
+        (("float64", "bfloat16"), "in a type of wider range"),
         (("default_init",), "initial weights"),
         (("same_batch",), "some later batch"),
         (("clip",), "single large gradients"),
@@ -153,6 +190,45 @@ def test_the_reading_follows_from_the_rows(survivors: tuple[str, ...], says: str
     rows = [row("baseline", "dies")]
     rows += [row(n, "survives" if n in survivors else "dies") for n in names]
     assert says in reading(rows)[0]
+
+
+def test_the_reading_points_to_what_gets_furthest() -> None:
+    """Clipping keeps it finite; only scaled inputs let it learn."""
+    rows = [
+        row("baseline", "dies"),
+        Row(name="clip", title="clip", outcome="survives", steps=26, final_loss=4.1e4),
+        Row(name="standardise", title="scaled", outcome="survives", steps=26, final_loss=102.9),
+    ]
+    assert reading(rows) == ["it survives with standardised inputs: the scale of the data"]
+    rows[2] = Row(name="standardise", title="scaled", outcome="survives", steps=26, final_loss=4e4)
+    assert reading(rows) == ["it survives with clipping: single large gradients"]
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "bfloat16", "says"),
+    [
+        ("overflow", "does not apply", "the type is narrow"),
+        ("sqrt_negative", "does not apply", "too few digits"),
+        ("overflow", "dies", "too few digits"),
+    ],
+)
+def test_the_reading_tells_digits_from_range(mechanism: str, bfloat16: str, says: str) -> None:
+    rows = [
+        Row(name="baseline", title="", outcome="dies", note=f"line 3: {mechanism}"),
+        row("float64", "survives"),
+        row("bfloat16", bfloat16),
+        row("standardise", "survives"),
+    ]
+    assert says in reading(rows)[0]
+
+
+def test_the_table_of_whatif_cuts_nothing_off(capsys: pytest.CaptureFixture[str]) -> None:
+    note = "RuntimeError: mat1 and mat2 must have the same dtype, but got Float and Double"
+    table = WhatIf(program=Program(target="x.py"), run=lambda *a, **k: None, budget_s=1.0)  # type: ignore[arg-type]
+    table._add(Row(name="float64", title="everything in float64", outcome="crashes", note=note))
+    shown = capsys.readouterr().err
+    assert " ".join(shown.split()) == f"everything in float64 crashes: {note}"
+    assert max(map(len, shown.splitlines())) <= 80
 
 
 def test_the_reading_claims_nothing_about_a_healthy_program() -> None:
@@ -172,6 +248,9 @@ def test_run_with_fix_reports_once_and_proves_a_change(tmp_path: Path) -> None:
     done = whynan("run", "--fix", "--json", "report.json", "train.py", "200", cwd=tmp_path)
     assert done.returncode == 3  # harm was found, whatever is known about removing it
     assert done.stderr.count("error[N012]") == 1
+    assert "not verified" not in done.stderr
+    assert "`whynan fix --apply` writes this change" in done.stderr
+    assert max(map(len, done.stderr.splitlines())) <= 80
     assert "= verified:" in done.stderr
     fixes = json.loads((tmp_path / "report.json").read_text())["anomalies"][0]["fixes"]
     assert (fixes[0]["kind"], fixes[0]["verdict"]) == ("log_softmax", "verified")

@@ -11,6 +11,7 @@ import pytest
 from whynan.errors import UsageError
 from whynan.model import Fix
 from whynan.repair import patches
+from whynan.repair.originals import Originals
 from whynan.report import remedy
 
 
@@ -28,7 +29,7 @@ def test_apply_writes_every_file_and_keeps_line_endings_and_mode(
 ) -> None:
     first, second = two_files
     second.chmod(0o755)
-    originals = patches.read([str(first), str(second)])
+    originals = Originals(str(first.parent))
     patches.apply(originals, {str(first): "x = 1\r\ny = 5\r\n", str(second): "z = 4"})
     assert first.read_bytes() == b"x = 1\r\ny = 5\r\n"
     assert second.read_text() == "z = 4"
@@ -38,7 +39,7 @@ def test_apply_writes_every_file_and_keeps_line_endings_and_mode(
 
 def test_apply_refuses_when_one_file_changed_meanwhile(two_files: tuple[Path, Path]) -> None:
     first, second = two_files
-    originals = patches.read([str(first), str(second)])
+    originals = Originals(str(first.parent))
     second.write_text("z = 'edited meanwhile'")
     with pytest.raises(UsageError, match=r"b\.py changed since it was run; nothing was written"):
         patches.apply(originals, {str(first): "x = 9\n", str(second): "z = 4"})
@@ -46,10 +47,58 @@ def test_apply_refuses_when_one_file_changed_meanwhile(two_files: tuple[Path, Pa
     assert second.read_text() == "z = 'edited meanwhile'"
 
 
+def test_apply_refuses_a_read_only_file(two_files: tuple[Path, Path]) -> None:
+    first, second = two_files
+    originals = Originals(str(first.parent))
+    second.chmod(0o444)
+    with pytest.raises(UsageError, match=r"^b\.py is read-only; nothing was written$"):
+        patches.apply(originals, {str(first): "x = 9\n", str(second): "z = 4"})
+    assert first.read_bytes() == b"x = 1\r\ny = 2\r\n"
+    assert second.read_text() == "z = 3"
+
+
+def test_a_file_read_late_must_be_older_than_the_run(two_files: tuple[Path, Path]) -> None:
+    """Beyond the limits, or outside of the program's folder, it is read when it is asked for."""
+    first, second = two_files
+    originals = Originals()
+    os.utime(first, (1, 1))
+    os.utime(second, (2**32, 2**32))  # edited while the program ran
+    patches.apply(originals, {str(first): "x = 3\r\n"})
+    assert first.read_bytes() == b"x = 3\r\n"
+    with pytest.raises(UsageError, match=r"b\.py changed since it was run"):
+        patches.apply(originals, {str(second): "z = 4"})
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "\ufeffimport torch\nname = 'Bj\u00f6rn'\nx = 1\n".encode(),
+        "# -*- coding: latin-1 -*-\nname = 'Bj\u00f6rn'\nx = 1\n".encode("latin-1"),
+        b"a = 1\x0c\nx = 1\r\n",
+    ],
+)
+def test_a_file_keeps_its_encoding_and_the_patch_is_in_it(
+    two_files: tuple[Path, Path], raw: bytes
+) -> None:
+    _, second = two_files
+    second.write_bytes(raw)
+    originals = Originals(str(second.parent))
+    text = originals.text(str(second))
+    assert text is not None
+    assert not text.startswith("\ufeff")
+    changed = {str(second): text.replace("x = 1", "x = 2")}
+    patches.apply(originals, changed)
+    assert second.read_bytes() == raw.replace(b"x = 1", b"x = 2")
+    diff = patches.unified_bytes(originals, changed)
+    assert patches.unified(originals, changed).count("\n+") == 2  # `+++` and one line
+    subprocess.run(["git", "apply", "-R", "-p1", "-"], input=diff, check=True)
+    assert second.read_bytes() == raw
+
+
 def test_the_patch_can_be_undone_with_patch(two_files: tuple[Path, Path]) -> None:
     _, second = two_files
     second.write_text("z = 3\nq = 4\n")
-    originals = patches.read([str(second)])
+    originals = Originals(str(second.parent))
     changed = {str(second): "z = 3\nq = 5\n"}
     diff = patches.unified(originals, changed)
     patches.apply(originals, changed)
@@ -60,7 +109,7 @@ def test_the_patch_can_be_undone_with_patch(two_files: tuple[Path, Path]) -> Non
 def test_a_remedy_shows_numbered_lines_and_the_proof(two_files: tuple[Path, Path]) -> None:
     _, second = two_files
     second.write_text("a = 0\nb = 1\nc = 2\n")
-    originals = patches.read([str(second)])
+    originals = Originals(str(second.parent))
     diff = patches.unified(originals, {str(second): "a = 0\nb = 9\nc = 2\n"})
     fix = Fix(kind="k", title="use nine", patch=diff, verdict="verified", evidence="3 steps run")
     other = Fix(kind="o", title="use ten", verdict="failed", evidence="it is still there")
@@ -72,5 +121,11 @@ def test_a_remedy_shows_numbered_lines_and_the_proof(two_files: tuple[Path, Path
         "   = verified: 3 steps run",
         "   = tried, failed: use ten: it is still there",
     ]
+    waiting = [
+        Fix(kind="w", title=t, patch="p", verdict="not_tried", evidence="not tried: no time")
+        for t in ("one; two", "three")
+    ]
+    others = [line.plain for line in remedy.draw([fix, *waiting], "b.py")][4:]
+    assert others == ["   = others, not tried: no time:", "      - one; two", "      - three"]
     elsewhere = [line.plain for line in remedy.draw([fix], "a.py")]
     assert elsewhere[1] == " --> b.py"

@@ -46,6 +46,7 @@ class Rewrite:
     ordinary: str
     kind: str
     exact: Callable[[Tensor], Tensor] | None = None
+    without: str = "nothing of this"  # what must not be left
 
 
 WIDE = "[[0.0, 200.0], [1.0, 2.0]]"
@@ -90,6 +91,24 @@ REWRITES = [
         lambda x: torch.log_softmax(x, 1)[:, 0],
     ),
     Rewrite(
+        "log_of_gathered_softmax",
+        "p = torch.softmax(x, dim=-1)\n    picked = p.gather(1, torch.zeros(2, 1).long()).squeeze(1)  # p(right)\n    logp = picked.log()\n    return logp",
+        "    logp = torch.log_softmax(x, dim=-1).gather(1, torch.zeros(2, 1).long()).squeeze(1)",
+        WIDE, TAME, "log_softmax", lambda x: torch.log_softmax(x, 1)[:, 0], "picked",
+    ),
+    Rewrite(
+        "log_of_gathered_softmax_function",
+        "p = F.softmax(x, 1)\n    p = torch.gather(p, 1, torch.zeros(2, 1).long())\n    p = p[:, 0]\n    return torch.log(p) + 0 * p",
+        "    return torch.gather(F.log_softmax(x, 1), 1, torch.zeros(2, 1).long())[:, 0] + 0 * p",
+        WIDE, TAME, "log_softmax", lambda x: torch.log_softmax(x, 1)[:, 0],
+    ),
+    Rewrite(
+        "softmax_under_the_name_of_the_logits",
+        "x = F.softmax(x, dim=1)\n    return torch.log(x) if x.dim() == 3 else x.log()",
+        "    return torch.log_softmax(x, dim=1) if x.dim() == 3 else torch.log_softmax(x, dim=1)",
+        WIDE, TAME, "log_softmax", lambda x: torch.log_softmax(x, 1),
+    ),
+    Rewrite(
         "log_of_softmax_module",
         "soft = torch.nn.Softmax(dim=1)\n    return torch.log(soft(x))",
         "    return F.log_softmax(x, dim=1)", WIDE, TAME, "log_softmax",
@@ -112,6 +131,19 @@ REWRITES = [
         "logsumexp_by_hand", "return x.exp().sum(dim=1).log()",
         "    return torch.logsumexp(x, dim=1)", "[[100.0, 99.0], [1.0, 2.0]]", TAME, "logsumexp",
         lambda x: x.logsumexp(1),
+    ),
+    Rewrite(
+        "logsumexp_of_a_variable",
+        "denom = torch.exp(x).sum(dim=1)\n    return torch.log(denom) - x.diagonal()",
+        "    return torch.logsumexp(x, dim=1) - x.diagonal()",
+        "[[100.0, 99.0], [1.0, 2.0]]", TAME, "logsumexp", lambda x: x.logsumexp(1) - x.diagonal(),
+        "denom",
+    ),
+    Rewrite(
+        "logsumexp_of_two_variables",
+        "e = x.exp()\n    # all of them\n    total = e.sum(1)\n    # and the last\n    return torch.log(total)",
+        "    return torch.logsumexp(x, 1)", "[[100.0, 99.0], [1.0, 2.0]]", TAME, "logsumexp",
+        lambda x: x.logsumexp(1), "e =",
     ),
     Rewrite(
         "logsumexp_of_all", "return torch.log(torch.exp(x).sum())",
@@ -198,7 +230,7 @@ REWRITES = [
     ),
     Rewrite(
         "mean_of_nothing", "return x[x > 5].mean()",
-        "    return x[x > 5].sum() / max(x[x > 5].numel(), 1)", "[2.0, 2.0]", "[7.0, 1.0, 9.0]",
+        "    return terms.sum() / max(terms.numel(), 1)", "[2.0, 2.0]", "[7.0, 1.0, 9.0]",
         "guard_count",
     ),
     Rewrite(
@@ -283,10 +315,81 @@ REWRITES = [
         "[[-1.0, -2.0], [1.0, 2.0]]", TAME, "finite_fill",
     ),
     Rewrite(
-        "product_of_many_factors", "return torch.log(torch.cumprod(1 + x, dim=0)).float()",
-        "    return torch.log(torch.cumprod((1 + x).double(), dim=0)).float()",
+        "product_of_many_factors", "return torch.log(1 + torch.cumprod(1 + x, dim=0)).float()",
+        "    return torch.log(1 + torch.cumprod((1 + x).double(), dim=0)).float()",
         "[9.0] * 60", "[0.5, 1.0, 2.0]", "cast_float64",
-        lambda x: torch.log1p(x).cumsum(0),
+        lambda x: torch.log1p(torch.cumprod(1 + x, 0)),
+    ),
+    Rewrite(
+        "two_moments_through_variables",
+        "mean = x.mean(dim=-1, keepdim=True)\n    mean_sq = (x * x).mean(dim=-1, keepdim=True)\n    var = mean_sq - mean ** 2\n    std = torch.sqrt(var)\n    return (x - mean) / std",
+        "    std = x.std(dim=-1, keepdim=True, correction=0)",
+        "[[2000.0, 2000.25, 2000.5], [1.0, 2.0, 3.0]]", "[[1.0, 2.5, 3.0], [1.0, 2.0, 4.0]]", "variance",
+        lambda x: (x - x.mean(-1, keepdim=True)) / x.std(-1, keepdim=True, correction=0), "var",
+    ),
+    Rewrite(
+        "two_moments_in_one_expression",
+        "return torch.log(torch.mean(x ** 2, 1) - x.mean(1).pow(2))",
+        "    return torch.log(x.var(dim=1, correction=0))",
+        "[[2000.0, 2000.25, 2000.5], [1.0, 2.0, 3.0]]", "[[1.0, 2.5, 3.0], [1.0, 2.0, 4.0]]", "variance",
+        lambda x: x.var(1, correction=0).log(),
+    ),
+    Rewrite(
+        "log_of_a_product",
+        "likelihood = torch.prod(x, dim=1)\n    return -torch.log(likelihood) / x.shape[1]",
+        "    return -torch.log(x).sum(dim=1) / x.shape[1]",
+        "[[1e-30, 1e-30], [0.5, 0.2]]", "[[0.1, 0.3], [0.5, 0.2]]", "sum_of_logs",
+        lambda x: -x.log().sum(1) / 2, "likelihood",
+    ),
+    Rewrite(
+        "log_of_a_running_product", "return x.cumprod(0).log()", "    return x.log().cumsum(0)",
+        "[1e30, 1e30, 5.0]", "[0.1, 0.3]", "sum_of_logs", lambda x: x.log().cumsum(0),
+    ),
+    Rewrite(
+        "log_of_a_product_of_chosen_softmax",
+        "p = torch.softmax(x, 1)\n    right = p[:, 0]\n    return torch.log(right.prod())",
+        "    return torch.log_softmax(x, 1)[:, 0].sum()", WIDE, TAME, "sum_of_logs",
+        lambda x: x.log_softmax(1)[:, 0].sum(), "right",
+    ),
+    Rewrite(
+        "slope_of_tanh",
+        "act = torch.tanh(x)\n    return act - torch.log(1 - act.pow(2)).sum(dim=-1)",
+        "    return act - (2 * (math.log(2) - x - F.softplus(-2 * x))).sum(dim=-1)",
+        "[0.5, 30.0, -40.0]", "[0.5, 1.0, -1.5]", "log_slope",
+        lambda x: x.tanh() - (2 * (math.log(2) - x - torch.nn.functional.softplus(-2 * x))).sum(-1),
+    ),
+    Rewrite(
+        "slope_of_tanh_with_log1p",
+        "return torch.log1p(-torch.tanh(x * 2) ** 2)",
+        "    return 2 * (math.log(2) - (x * 2) - F.softplus(-2 * (x * 2)))",
+        "[0.5, 30.0]", "[0.5, -0.2]", "log_slope",
+    ),
+    Rewrite(
+        "dice",
+        "a, b = x[0], x[1]\n    inter = (a * b).sum()\n    union = a.sum() + b.sum()\n    return 1 - 2 * inter / union",
+        "    return 1 - (2 * inter + 1e-6) / (union + 1e-6)",
+        "[[0.0, 0.0], [0.0, 0.0]]", "[[0.5, 0.2], [0.0, 1.0]]", "smooth_ratio",
+    ),
+    Rewrite(
+        "divided_by_its_spread", "x = x - x.mean()\n    return x / x.std()",
+        "    return x / x.std().clamp(min=1e-5)", "[3.0, 3.0]", "[1.0, 2.0]", "clamp_denominator",
+    ),
+    Rewrite(
+        "divided_by_a_tiny_spread", "s = x.std(dim=1, keepdim=True)\n    return (x - 1) / s",
+        "    return (x - 1) / s.clamp(min=1e-8)",
+        "[[3.0, 3.0], [1e-5, 2e-5]]", "[[3e-5, 3.1e-5], [1e-5, 2e-5]]", "clamp_denominator",
+    ),
+    Rewrite(
+        "mean_of_an_empty_difference",
+        "a, b = x[x > 9], x[x > 9]\n    loss = x.sum() + (a - b).abs().mean()\n    return loss",
+        "    loss = x.sum() + terms.sum() / max(terms.numel(), 1)",
+        "[1.0, 2.0]", "[10.0, 2.0]", "guard_count",
+    ),
+    Rewrite(
+        "mean_of_empty_magnitudes",
+        "a = x[x > 9]\n    return 0 * x.sum() + a.abs().square().mean()",
+        "    return 0 * x.sum() + a.abs().square().sum() / max(a.numel(), 1)",
+        "[1.0, 2.0]", "[10.0, 12.0]", "guard_count",
     ),
     Rewrite(
         "transmittance",
@@ -324,6 +427,7 @@ def test_rewrite(rewrite: Rewrite, repairs: RepairServer, tmp_path: Path) -> Non
     text = next(iter(found["texts"].values()))
     assert rewrite.becomes in text.splitlines()
     assert "    # what the reader wrote stays" in text.splitlines()
+    assert rewrite.without not in text
     assert script.read_text() == program(rewrite)  # the user's file is as it was
     new, old = function(text), function(program(rewrite))
     failing = torch.tensor(eval(rewrite.failing))

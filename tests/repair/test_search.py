@@ -253,7 +253,7 @@ def test_a_floor_under_a_likelihood_that_underflows_at_once_is_refused(
         w = torch.randn(200, requires_grad=True)
         optimizer = torch.optim.SGD([w], lr=0.1)
         for step in range(6):
-            loss = -torch.log(torch.prod(torch.sigmoid(w) * 0.3))
+            loss = -torch.log(2 * torch.prod(torch.sigmoid(w) * 0.3))
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -286,3 +286,58 @@ def test_a_weight_of_one_over_a_floor_is_refused(repairs: RepairServer, tmp_path
     fixes = [f for f in repairs.fix(script)["fixes"] if f["kind"] == "clamp_denominator"]
     assert [f["verdict"] for f in fixes] == ["failed"]
     assert "the loss leaps to" in fixes[0]["evidence"]
+
+
+def test_one_huge_gradient_is_clipped_before_the_rate_is_lowered(
+    repairs: RepairServer, tmp_path: Path
+) -> None:
+    script = write(
+        tmp_path,
+        """
+        import torch
+
+        w = torch.full((3,), 10.0, requires_grad=True)
+        optimizer = torch.optim.SGD([w], lr=0.1)
+        for step in range(40):
+            loss = (w ** 16).sum()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """,
+    )
+    found = repairs.fix(script)
+    assert (found["fixes"][0]["kind"], found["fixes"][0]["verdict"]) == (
+        "clip_grad_norm",
+        "verified",
+    )
+    rates = [f["verdict"] for f in found["fixes"] if f["kind"] == "lower_lr"]
+    assert set(rates) <= {"not_tried"}
+
+
+def test_a_second_guard_comes_before_another_course_of_the_training(
+    repairs: RepairServer, tmp_path: Path
+) -> None:
+    script = write(
+        tmp_path,
+        """
+        import torch
+
+        torch.manual_seed(0)
+        x = torch.rand(40) + 0.5
+        w = torch.ones(1, requires_grad=True)
+        optimizer = torch.optim.SGD([w], lr=0.01)
+        for step in range(30):
+            p = x * w if step != 3 else x * w * (x > 0.7)
+            some = torch.log(p).mean()
+            others = torch.log(2 * p).mean()
+            loss = (some - 1) ** 2 + (others - 1) ** 2
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """,
+    )
+    first, *others = repairs.fix(script)["fixes"]
+    assert (first["kind"], first["verdict"]) == ("clamp_argument+clamp_argument", "verified")
+    assert {f["verdict"] for f in others if f["kind"] in ("lower_lr", "clip_grad_norm")} == {
+        "not_tried"
+    }

@@ -69,3 +69,24 @@ def test_torch_is_imported_where_a_change_needs_it() -> None:
         "import torch",
         "from lib import x",
     ]
+
+
+@pytest.mark.parametrize(
+    ("head", "becomes"),
+    [
+        ("import torch as th\n", "import torch as th\ny = th.log(x)\n"),
+        ("import torch.nn as nn\n", "import torch\nimport torch.nn as nn\ny = torch.log(x)\n"),
+        ("import torch.nn\n", "import torch.nn\ny = torch.log(x)\n"),
+        (
+            '"""Words."""\nfrom __future__ import annotations\n',
+            '"""Words."""\nfrom __future__ import annotations\nimport torch\ny = torch.log(x)\n',
+        ),
+        (
+            "# torch.log in words\nfrom torch import log\n",
+            "# torch.log in words\nimport torch\nfrom torch import log\ny = torch.log(x)\n",
+        ),
+    ],
+)
+def test_torch_is_called_as_the_file_calls_it(head: str, becomes: str) -> None:
+    parsed = source(f"{head}y = log(x)\n")
+    assert Edit(parsed).replace(parsed.every(cst.Call)[-1], "torch.log(x)").text() == becomes

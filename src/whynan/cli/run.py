@@ -118,18 +118,24 @@ def run(
         capsule=capsule,
         save_batch=save_batch,
         trace_from=trace_from,
+        fixes_follow=fix,
     )
+    originals = None
+    if fix:
+        from whynan.repair.originals import Originals
+
+        originals = Originals.of(program)
     watched = Run(program, options)
     started = time.time()
     code = watched.go()
     if save_batch is not None and code == 3:
         _tell_batch(save_batch, started)
     diagnosis = watched.found()
-    if fix and diagnosis is not None:
+    if originals is not None and diagnosis is not None:
         with watched.libraries.in_use():
             from whynan.repair.fixing import FixOptions, repair
 
-            repair(program, diagnosis, FixOptions(json=json, told=True))
+            repair(program, diagnosis, FixOptions(json=json, told=True), originals)
     elif fix and code == 3 and watched.lockstep is None:
         click.echo("whynan: --fix is for programs of one process; nothing was tried", err=True)
     return code

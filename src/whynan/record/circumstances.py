@@ -40,6 +40,7 @@ def look_around(evidence: Evidence, session: Session) -> Evidence:
                 loads=bool(session.batches.fetches or session.batches.iterator() is not None),
                 layers=_layers(session),
                 oddity=next((o for t in inputs if (o := oddity_in(t)) is not None), None),
+                input_size=_input_size(inputs),
                 weight_norm=_weight_norm(session),
                 moved=_moved(history[-1:], session),
                 moved_lately=_moved(_since_lowest(history), session),
@@ -173,6 +174,15 @@ def _moved(rows: tuple[HistoryRow, ...], session: Session) -> float | None:
     momentum = group.get("momentum", 0.0)
     longer = 1 / (1 - momentum) if isinstance(momentum, float) and 0 <= momentum < 1 else 1.0
     return sum(abs(lr) * size for lr, size in known) * longer
+
+
+def _input_size(inputs: list[torch.Tensor]) -> float | None:
+    sizes = [
+        float(t.to(torch.float64).reshape(len(t), -1).abs().median(dim=0).values.max())
+        for t in inputs
+        if t.is_floating_point() and t.dim() > 1 and 4 <= t.numel() <= MAX_VALUES
+    ]
+    return max(filter(math.isfinite, sizes), default=None)
 
 
 def oddity_in(tensor: torch.Tensor) -> Oddity | None:

@@ -12,6 +12,7 @@ import libcst as cst
 
 from whynan.model import Anomaly, Operand, OpRecord, Site
 from whynan.repair.edit import Edit
+from whynan.repair.originals import Originals
 from whynan.repair.source import Expression, Source
 
 HALF = ("float16", "bfloat16")
@@ -33,6 +34,7 @@ class Candidate:
     title: str
     tier: Tier
     texts: Mapping[str, str]  # changed files
+    intervention: str | None = None  # done from outside, where the source shows no place for it
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class Case:
     anomaly: Anomaly
     texts: Mapping[str, str] = field(default_factory=dict)  # files changed by earlier rounds
     root: str = ""  # the folder of the program: files outside of it are not changed
+    originals: Originals = field(default_factory=Originals)
 
     @property
     def mechanism(self) -> str:
@@ -104,11 +107,9 @@ class Case:
     def source_of(self, file: str) -> Source | None:
         text = self.texts.get(file)
         if text is None:
-            try:
-                with open(file, encoding="utf-8", newline="") as stream:
-                    text = stream.read()
-            except (OSError, UnicodeDecodeError):
-                return None
+            text = self.originals.text(file)
+        if text is None:
+            return None
         try:
             return Source(file, text)
         except cst.ParserSyntaxError:

@@ -19,6 +19,7 @@ from types import CodeType
 from typing import Any
 
 from whynan.files import SAVE_BATCH_TO
+from whynan.repair.originals import encoded
 
 VARIABLE = "WHYNAN_TRIAL"
 
@@ -33,7 +34,7 @@ def lay_over(texts: Mapping[str, str]) -> None:
 
     def open_code(path: str) -> Any:
         text = sources.get(os.path.realpath(path))
-        return original_open(path) if text is None else io.BytesIO(text.encode())
+        return original_open(path) if text is None else io.BytesIO(encoded(text))
 
     def get_code(loader: SourceFileLoader, fullname: str) -> CodeType | None:
         path = loader.get_filename(fullname)
@@ -41,7 +42,7 @@ def lay_over(texts: Mapping[str, str]) -> None:
         if text is None:
             return original_code(loader, fullname)
         _quote(path, text)
-        code: CodeType = loader.source_to_code(text.encode(), path)  # past the bytecode cache
+        code: CodeType = loader.source_to_code(encoded(text), path)  # past the bytecode cache
         return code
 
     io.open_code = open_code
@@ -52,7 +53,7 @@ def lay_over(texts: Mapping[str, str]) -> None:
 
 def _quote(path: str, text: str) -> None:
     # An entry without a modification time is never looked up on disk again.
-    linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
+    linecache.cache[path] = (len(text), None, list(io.StringIO(text, newline=None)), path)
 
 
 def _hand_over_diagnosis(applied: Callable[[], int | None]) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import cast
 
 import libcst as cst
 
+from whynan.repair.leftovers import unread
 from whynan.repair.source import ATOMS, Expression, Source
 
 # Beside these a new expression needs parentheses of its own unless it is a call or a name.
 TIGHT = (cst.BinaryOperation, cst.UnaryOperation, cst.Attribute, cst.Subscript, cst.Comparison)
+IMPORTED = ("torch", "math")  # the modules that rewrites use
 STATEMENTS = (cst.SimpleStatementLine, cst.BaseCompoundStatement)
 
 
@@ -22,9 +26,15 @@ class Edit:
         self._before: dict[cst.CSTNode, list[str]] = {}
         self._after: dict[cst.CSTNode, list[str]] = {}
         self._removed: set[cst.CSTNode] = set()
+        self._inlined: set[cst.CSTNode] = set()
 
     def replace(self, node: Expression, text: str) -> Edit:
         self._replaced[node] = text
+        return self
+
+    def inline(self, values: Iterable[cst.CSTNode]) -> Edit:
+        """The new text says what these say: where only it needed them, they go."""
+        self._inlined.update(values)
         return self
 
     def is_nested(self) -> bool:
@@ -60,12 +70,36 @@ class Edit:
 
     def text(self) -> str:
         """The changed file; a text that would not parse raises `cst.ParserSyntaxError`."""
-        changed = self.source.module.visit(_Change(self))
-        code = changed.code
-        if "torch." in code and self.source.torch_name() is None:
-            code = _with_import(code, self.source)
+        self._call_torch_by_its_name()
+        self._import_what_is_new()
+        anchors = {*self._before, *self._after}
+        self._removed |= unread(
+            self.source, self._replaced, anchors, "\n".join(self._added()), self._inlined
+        )
+        code = self.source.module.visit(_Change(self)).code
         cst.parse_module(code)
         return code
+
+    def _added(self) -> list[str]:
+        statements = (*self._before.values(), *self._after.values())
+        return [*self._replaced.values(), *(text for texts in statements for text in texts)]
+
+    def _call_torch_by_its_name(self) -> None:
+        """`import torch as th`: rewrites say torch."""
+        name = self.source.torch_name() or "torch"
+        for node, text in self._replaced.items():
+            self._replaced[node] = _renamed(text, name)
+        for added in (*self._before.values(), *self._after.values()):
+            added[:] = [_renamed(text, name) for text in added]
+
+    def _import_what_is_new(self) -> None:
+        added = self._added()
+        first = _first_statement(self.source)
+        for module in IMPORTED:
+            said = re.compile(rf"(?<![\w.]){module}\.")
+            missing = self.source.imported(module) is None
+            if missing and first is not None and any(said.search(text) for text in added):
+                self._before.setdefault(first, []).insert(0, f"import {module}")
 
     def expression(self, node: cst.CSTNode) -> cst.CSTNode:
         config = self.source.module.config_for_parsing
@@ -75,11 +109,9 @@ class Edit:
                 return new
             return new.with_changes(lpar=node.lpar, rpar=node.rpar)
         above = self.source.parent(node)
-        loose = (isinstance(above, cst.Subscript) and above.value is not node) or (
-            isinstance(new, cst.UnaryOperation)
-            and isinstance(above, cst.BinaryOperation)
-            and not isinstance(above.operator, cst.Power)
-        )
+        loose = isinstance(above, cst.Subscript) and above.value is not node
+        if isinstance(above, cst.BinaryOperation):
+            loose = _binds_tighter(new, above)
         if isinstance(above, TIGHT) and not loose and not isinstance(new, ATOMS) and not new.lpar:
             return new.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
         return new
@@ -89,15 +121,35 @@ class Edit:
         return [cast(cst.BaseStatement, cst.parse_statement(t, config=config)) for t in texts]
 
 
-def _with_import(code: str, source: Source) -> str:
-    imports = [*source.every(cst.Import), *source.every(cst.ImportFrom)]
-    ordinary = [
-        n for n in imports
-        if not (isinstance(n, cst.ImportFrom) and n.module and source.code(n.module) == "__future__")
-    ]  # fmt: skip
-    lines = code.splitlines(keepends=True)
-    at = min((source.line(n) for n in ordinary), default=1) - 1
-    return "".join([*lines[:at], "import torch\n", *lines[at:]])
+def _binds_tighter(new: Expression, around: cst.BinaryOperation) -> bool:
+    """`a / b` in `x + a / b`, `-a` in `x * -a`."""
+    if isinstance(new, cst.UnaryOperation):
+        return not isinstance(around.operator, cst.Power)
+    if isinstance(new, cst.BinaryOperation) and isinstance(
+        new.operator, (cst.Multiply, cst.Divide)
+    ):
+        return isinstance(around.operator, (cst.Add, cst.Subtract))
+    return False
+
+
+def _renamed(text: str, torch: str) -> str:
+    return text if torch == "torch" else re.sub(r"(?<![\w.])torch\.", f"{torch}.", text)
+
+
+def _first_statement(source: Source) -> cst.CSTNode | None:
+    """Where an import can stand: before the first one, below a docstring and `__future__`."""
+    ordinary = []
+    for line in source.module.body:
+        code = source.code(line)
+        if isinstance(line, cst.SimpleStatementLine):
+            if isinstance(line.body[0], cst.Import):
+                return line
+            if isinstance(line.body[0], cst.ImportFrom) and "__future__" not in code:
+                return line
+            if isinstance(line.body[0], cst.Expr) or "__future__" in code:
+                continue
+        ordinary.append(line)
+    return ordinary[0] if ordinary else None
 
 
 class _Change(cst.CSTTransformer):

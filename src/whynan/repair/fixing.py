@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
-from collections.abc import Mapping
+import textwrap
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,10 +13,11 @@ from whynan.errors import UsageError
 from whynan.explain.snippet import shown_path
 from whynan.explain.story import tell, told_sample
 from whynan.launch import Program
-from whynan.model import Anomaly, Diagnosis, Fix
+from whynan.model import Diagnosis, Fix
 from whynan.repair import patches
 from whynan.repair.case import Candidate
 from whynan.repair.guilty import Bisection, with_sample
+from whynan.repair.originals import Originals
 from whynan.repair.search import Search
 from whynan.repair.trial import Ran, Trial, run
 from whynan.repair.verdict import Verdict
@@ -23,6 +25,7 @@ from whynan.report import json_report, remedy, terminal
 
 BUDGET_S = 120.0
 UNDO = "whynan-fix.patch"
+WIDTH = 80
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,37 +43,47 @@ class FixOptions:
 def fix(program: Program, options: FixOptions) -> int:
     """The exit code: 0 with a verified change, 3 without one, the program's own when healthy."""
     _check(program, options)
+    originals = Originals.of(program)
     batch = str(options.save_batch.absolute()) if options.save_batch is not None else None
     ran = run(Trial(program=program, save_batch=batch), quiet=options.quiet)
     before = ran.diagnosis
     if before is None or not before.anomalies:
         return _healthy(ran, options)
-    return repair(program, before, options)
+    return repair(program, before, options, originals)
 
 
-def repair(program: Program, before: Diagnosis, options: FixOptions) -> int:
-    """Find a change for a failure that was seen: 0 with a verified one, else 3."""
+def repair(program: Program, before: Diagnosis, options: FixOptions, originals: Originals) -> int:
+    """Find a change for a failure that was seen: 0 with a verified one, else 3.
+
+    `originals` are the files as they were before the program ran into it.
+    """
     search = Search(
-        program=program, before=before, run=run, budget_s=options.budget_s, tell=_progress
+        program=program,
+        before=before,
+        run=run,
+        budget_s=options.budget_s,
+        originals=originals,
+        tell=_progress,
     )
     try:
         search.go()
     except KeyboardInterrupt:
         _say("interrupted; what was tried so far:")
     before = _with_guilty_sample(program, before, options)
-    originals = patches.read({p for t in search.tried for p in t.candidate.texts})
-    fixes = search.fixes(originals)
+    fixes = search.fixes()
     after = with_fixes(before, fixes)
     _show(after, told=options.told)
     if options.json is not None:
         json_report.write(after, options.json)
     if search.found is None:
-        _say(_why_none(before.anomalies[0], fixes))
+        _say(_why_none(fixes))
+        _say(f"`whynan whatif {_typed(program)}` shows which changes from outside it survives")
         return 3
     if options.apply:
-        _apply(originals, search.found.candidate, fixes[0])
+        _apply(originals, search.found.candidate)
     else:
-        _say("nothing was written; `--apply` writes this change")
+        how = "`whynan fix --apply`" if options.told else "`--apply`"
+        _say(f"nothing was written; {how} writes this change")
     return 0
 
 
@@ -133,22 +146,51 @@ def _show(diagnosis: Diagnosis, *, told: bool) -> None:
 
 def _progress(candidate: Candidate, verdict: Verdict | None) -> None:
     if verdict is None:
-        _say(f"trying {candidate.kind}: {candidate.title}")
+        text = f"trying {candidate.kind}: {candidate.title}"
+        _say("\n".join(textwrap.wrap(text, WIDTH - 8, subsequent_indent=" " * 10)))
     else:
         _say(f"  {verdict.verdict}")
 
 
-def _why_none(anomaly: Anomaly, fixes: tuple[Fix, ...]) -> str:
+def _typed(program: Program) -> str:
+    return " ".join(["-m"] * program.is_module + [program.target])
+
+
+def _why_none(fixes: tuple[Fix, ...]) -> str:
+    if any(f.verdict == "verified" for f in fixes):
+        return "the source shows no place for this change; it is to be made by hand"
     if not fixes or all(f.patch is None for f in fixes):
-        mechanism = anomaly.finding.mechanism
-        return f"no change to the source is known for this {mechanism}; nothing was tried"
+        return "no change to the source is known for such a failure; nothing was tried"
     return "no change was verified"
 
 
-def _apply(originals: Mapping[str, str], candidate: Candidate, fix: Fix) -> None:
-    written = patches.apply(originals, candidate.texts)
-    Path(UNDO).write_text(fix.patch or "", encoding="utf-8", newline="")
-    _say(f"wrote {', '.join(written)}; undo with: patch -R -p1 < {UNDO}")
+def _apply(originals: Originals, candidate: Candidate) -> None:
+    """The way back is on disk before anything is written."""
+    undo = _keep(patches.unified_bytes(originals, candidate.texts))
+    try:
+        written = patches.apply(originals, candidate.texts)
+    except BaseException:
+        undo.unlink()
+        raise
+    _say(f"wrote {', '.join(written)}; undo with: patch -R -p1 < {undo}")
+
+
+def _keep(undo: bytes) -> Path:
+    """Beside those of earlier changes."""
+    for number in itertools.count(1):
+        path = Path(UNDO if number == 1 else f"-{number}".join(os.path.splitext(UNDO)))
+        try:
+            with open(path, "xb") as stream:
+                stream.write(undo)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise UsageError(
+                f"{path}, which would undo the change, cannot be written "
+                f"({error.strerror}); nothing was written"
+            ) from error
+        return path
+    raise AssertionError("unreachable")
 
 
 def _say(text: str) -> None:

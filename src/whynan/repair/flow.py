@@ -29,6 +29,15 @@ class Log:
     complement: bool  # of `1 - p`
 
 
+@dataclass(frozen=True)
+class Chosen:
+    """Elements of the probability under a name of their own, whose logarithm is taken later."""
+
+    place: Place  # the probability from which they are chosen
+    logs: tuple[Log, ...]
+    others: tuple[Place, ...]  # uses that need the probability itself
+
+
 @dataclass
 class Flow:
     """All uses of one value; those that are not under a logarithm need the value itself."""
@@ -37,6 +46,7 @@ class Flow:
     elementwise: bool  # as sigmoid, unlike softmax: choosing elements and `1 - p` come to the same
     closed: frozenset[cst.CSTNode] = frozenset()  # functions that are also given other things
     logs: list[Log] = field(default_factory=list)
+    chosen: list[Chosen] = field(default_factory=list)
     entropies: list[Place] = field(default_factory=list)  # calls of binary_cross_entropy
     runs: list[Place] = field(default_factory=list)  # of `nn.BCELoss`
     criteria: dict[cst.CSTNode, Place] = field(default_factory=dict)  # `nn.BCELoss` to be renamed
@@ -166,9 +176,24 @@ class Flow:
                 continue
             chosen = None if complement else _choice(source, top)
             if chosen is None:
-                self.others.append(place)
+                if top is node or not self._chosen(place, top):
+                    self.others.append(place)
                 return
             top = chosen
+
+    def _chosen(self, place: Place, top: Expression) -> bool:
+        """Whether what was chosen goes on to a logarithm; from there on, elements stay elements."""
+        later = Flow(self.project, elementwise=True, closed=self.closed)
+        later.follow(place.source, top)
+        logs = tuple(log for log in later.logs if not log.complement)
+        if not logs or later.entropies or later.runs:
+            return False
+        complements = [log.place for log in later.logs if log.complement]
+        self.chosen.append(Chosen(place, logs, (*later.others, *complements)))
+        self.crossed |= later.crossed
+        self._seen |= later._seen
+        self._parameters += later._parameters
+        return True
 
 
 def _log_of(source: Source, node: Expression) -> Fn | None:
@@ -190,4 +215,7 @@ def _choice(source: Source, node: Expression) -> Expression | None:
         call = source.parent(above)
         if isinstance(call, cst.Call) and call.func is above and above.attr.value in SAME_ELEMENTS:
             return call
+    found = fn(source, source.parent(above)) if isinstance(above, cst.Arg) else None
+    if found is not None and found.operand is node and found.name in SAME_ELEMENTS:
+        return found.node  # `torch.gather(p, 1, y)`
     return None

@@ -11,11 +11,10 @@ from pathlib import Path
 import libcst as cst
 
 from whynan.repair.case import Case
+from whynan.repair.originals import MAX_FILES, python_files
 from whynan.repair.places import Lost, Place, argument_for, class_of
 from whynan.repair.source import Expression, Source
 
-MAX_FILES = 300  # a larger tree is not read
-ASIDE = frozenset({"site-packages", "__pycache__", "node_modules", "venv", "env", "build", "dist"})
 SAME_MODULE = frozenset(
     {"to", "cuda", "cpu", "eval", "train", "half", "float", "double", "bfloat16", "requires_grad_"}
 )
@@ -44,19 +43,20 @@ class Project:
         for path, text in self._all_texts().items():
             if word.search(text):
                 source = self.source(path)
-                if source is None:
-                    raise Lost  # a file that mentions it cannot be read
-                yield source
+                if source is not None:
+                    yield source
+                elif _is_python(text):
+                    raise Lost
 
     def _all_texts(self) -> dict[str, str]:
         if self._texts is None:
             self._texts = {}
-            for path in _python_files(self.case.root or os.getcwd()):
+            for path in python_files(self.case.root or os.getcwd()):
                 if len(self._texts) == MAX_FILES:
                     raise Lost
-                changed = self.case.texts.get(path)
-                text = changed or Path(path).read_text(encoding="utf-8", errors="replace")
-                self._texts[path] = text
+                text = self.case.texts.get(path) or self.case.originals.text(path)
+                if text is not None:  # what Python itself cannot read, the program did not run
+                    self._texts[path] = text
         return self._texts
 
     # ---- functions ------------------------------------------------------------------------
@@ -198,10 +198,13 @@ class Project:
         return found
 
 
-def _python_files(root: str) -> Iterator[str]:
-    for folder, inner, files in os.walk(os.path.realpath(root)):
-        inner[:] = sorted(d for d in inner if d not in ASIDE and not d.startswith("."))
-        yield from (os.path.join(folder, f) for f in sorted(files) if f.endswith(".py"))
+def _is_python(text: str) -> bool:
+    """Of a file that does not even compile, as one for Python 2, nothing is run."""
+    try:
+        compile(text, "", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return False
+    return True
 
 
 def _imports(source: Source, name: str) -> bool:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from whynan.launch import Program
 from whynan.model import Diagnosis, Fix
 from whynan.repair.case import Candidate, Case, Tier
+from whynan.repair.originals import Originals, program_root
 from whynan.repair.patches import unified
 from whynan.repair.rewrites import propose
 from whynan.repair.trial import Ran, Trial
@@ -25,7 +25,7 @@ from whynan.repair.verdict import (
 ROUNDS = 3
 SECOND_TRIES = 4  # candidates for a fault that a first change uncovered
 # Kinds of changes that are meant to act near a singular point only.
-BOUNDS = ("clamp", "add_eps", "eps_inside", "finite_", "np_maximum", "np_divisor")
+BOUNDS = ("clamp", "add_eps", "eps_inside", "finite_", "np_maximum", "np_divisor", "smooth_")
 LEAST_S = 5.0  # no trial is started with less time than this
 
 
@@ -43,11 +43,11 @@ class Tried:
     verdict: Verdict
     seconds: float = 0.0
 
-    def as_fix(self, originals: Mapping[str, str]) -> Fix:
+    def as_fix(self, originals: Originals) -> Fix:
         return Fix(
             kind=self.candidate.kind,
             title=self.candidate.title,
-            patch=unified(originals, self.candidate.texts),
+            patch=unified(originals, self.candidate.texts) or None,
             verdict=self.verdict.verdict,
             evidence=self.verdict.evidence,
         )
@@ -61,6 +61,7 @@ class Search:
     before: Diagnosis
     run: Runner
     budget_s: float
+    originals: Originals = field(default_factory=Originals)
     tell: Callable[[Candidate, Verdict | None], None] = lambda candidate, verdict: None
     tried: list[Tried] = field(default_factory=list)
     found: Tried | None = None
@@ -71,10 +72,15 @@ class Search:
 
     def go(self) -> Search:
         """Single changes first, then those that answer what a first change uncovered."""
-        first = propose(Case(self.before.anomalies[0], {}, self._root))
+        first = propose(Case(self.before.anomalies[0], {}, self._root, self.originals))
         exact = [c for c in first if c.tier is Tier.EXACT]
+        rest = [c for c in first if c not in exact]
+        guards = [i for i, c in enumerate(rest) if c.tier is Tier.GUARD]
+        training = rest[max(guards) + 1 :] if guards else rest
         uncovered = self._rounds(exact, [], most=Tier.EXACT)
-        self._rounds([c for c in first if c not in exact], uncovered, most=Tier.TRAINING)
+        # A second guard costs one trial; another course of the training is a guess, of many.
+        uncovered = self._rounds(rest[: len(rest) - len(training)], uncovered, most=Tier.GUARD)
+        self._rounds(training, uncovered, most=Tier.TRAINING)
         return self
 
     def _rounds(self, level: list[Candidate], uncovered: list[Tried], most: Tier) -> list[Tried]:
@@ -90,7 +96,7 @@ class Search:
             for tried in uncovered:
                 anomaly = tried.verdict.uncovered
                 assert anomaly is not None
-                case = Case(anomaly, tried.candidate.texts, self._root)
+                case = Case(anomaly, tried.candidate.texts, self._root, self.originals)
                 answers = [
                     c
                     for c in propose(case)
@@ -104,10 +110,10 @@ class Search:
     def _seen(self) -> list[Candidate]:
         return [t.candidate for t in self.tried]
 
-    def fixes(self, originals: Mapping[str, str]) -> tuple[Fix, ...]:
+    def fixes(self) -> tuple[Fix, ...]:
         """What was found comes first, then the others in the order of trying."""
         rest = [t for t in self.tried if t is not self.found]
-        return tuple(t.as_fix(originals) for t in ([self.found] if self.found else []) + rest)
+        return tuple(t.as_fix(self.originals) for t in ([self.found] if self.found else []) + rest)
 
     def _all_of(self, candidates: list[Candidate]) -> list[Tried]:
         """Try them in order until one is verified; what uncovered another failure comes back."""
@@ -135,6 +141,7 @@ class Search:
             texts=candidate.texts,
             max_steps=steps_to_run(failed_at, margin=margin),
             enough_steps=steps_to_run(failed_at),
+            intervention=candidate.intervention,
         )
         ran = self.run(trial, limit_s=left_s)
         verdict = judge(
@@ -146,7 +153,7 @@ class Search:
         )
         tried = Tried(candidate=candidate, verdict=verdict, seconds=ran.seconds)
         self.tried.append(tried)
-        if verdict.verdict == "verified":
+        if verdict.verdict == "verified" and candidate.texts:
             self.found = tried
         self.tell(candidate, verdict)
         return tried
@@ -165,19 +172,18 @@ def _invents(candidate: Candidate, sink: str) -> bool:
     return sink in ("observed", "output") and "clamp_exponent" in candidate.kind.split("+")
 
 
+def _both(first: str, second: str) -> str:
+    """Two titles in one sentence."""
+    if first.endswith(second):
+        return f"{second}, in each place"
+    return f"{first}, then {second}"
+
+
 def _combined(first: Candidate, second: Candidate) -> Candidate:
     return replace(
         second,
         kind=f"{first.kind}+{second.kind}",
-        title=f"{first.title}; then {second.title}",
+        title=_both(first.title, second.title),
         tier=Tier(max(first.tier, second.tier)),
+        intervention=first.intervention or second.intervention,
     )
-
-
-def program_root(program: Program) -> str:
-    """The folder whose files are the user's own: the script's, or the working directory."""
-    if program.is_module:
-        return os.getcwd()
-    script = os.path.dirname(os.path.abspath(program.target))
-    here = os.getcwd()
-    return here if os.path.commonpath([script, here]) == here else script

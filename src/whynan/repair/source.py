@@ -12,6 +12,7 @@ from whynan.model import Site
 
 Expression = cst.BaseExpression
 N = TypeVar("N", bound=cst.CSTNode)
+QUOTED = 40  # characters of source in a sentence
 ATOMS = (cst.Name, cst.Attribute, cst.Call, cst.Subscript, cst.Integer, cst.Float, cst.List)
 
 
@@ -45,10 +46,17 @@ class Source:
 
     def every(self, kind: type[N], within: cst.CSTNode | None = None) -> list[N]:
         """All nodes of a kind, in the order of the source."""
-        found = [n for n in self._ranges if isinstance(n, kind)]
-        if within is not None:
-            found = [n for n in found if within in self.ancestors(n)]
-        return sorted(found, key=self.start)
+        nodes = self._ranges if within is None else self.below(within)
+        return sorted((n for n in nodes if isinstance(n, kind)), key=self.start)
+
+    @staticmethod
+    def below(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """All that a node consists of."""
+        waiting = list(node.children)
+        while waiting:
+            below = waiting.pop()
+            yield below
+            waiting.extend(below.children)
 
     def start(self, node: cst.CSTNode) -> tuple[int, int]:
         where = self._ranges[node]
@@ -83,6 +91,12 @@ class Source:
         """As typed, in parentheses if a method call on it needs them."""
         text = self.code(node)
         return text if isinstance(node, ATOMS[:4]) or node.lpar else f"({text})"
+
+    def quoted(self, node: cst.CSTNode, otherwise: str) -> str:
+        """As typed in backticks, for a sentence; what is long is `otherwise`, in its line."""
+        bare = node.with_changes(lpar=(), rpar=()) if isinstance(node, Expression) else node
+        text = " ".join(self.code(bare).split())
+        return f"`{text}`" if len(text) <= QUOTED else f"{otherwise} in line {self.line(node)}"
 
     def same(self, a: cst.CSTNode, b: cst.CSTNode) -> bool:
         return a.deep_equals(b) or self.code(a) == self.code(b)
@@ -122,15 +136,29 @@ class Source:
         given = self.bindings(use.value, self.scope(use))
         return next((t for t in reversed(given) if self.start(t) < here), None)
 
-    def means_the_same(self, value: Expression, here: cst.CSTNode, there: cst.CSTNode) -> bool:
-        """Whether what is written `here` could be written at a later place as well."""
+    def means_the_same(
+        self,
+        value: Expression,
+        here: cst.CSTNode,
+        there: cst.CSTNode,
+        besides: cst.CSTNode | None = None,
+    ) -> bool:
+        """Whether what is written `here` could be written at a later place as well, with something
+        else in place of `besides`."""
         if self.scope(here) is not self.scope(there):
             return False
-        return not self._changed_between(value, self.statement(here) or here, there)
+        return not self._changed_between(value, self.statement(here) or here, there, besides)
 
-    def _changed_between(self, value: Expression, line: cst.CSTNode, use: cst.CSTNode) -> bool:
+    def _changed_between(
+        self,
+        value: Expression,
+        line: cst.CSTNode,
+        use: cst.CSTNode,
+        besides: cst.CSTNode | None = None,
+    ) -> bool:
         """Whether a name in `value`, or the name it was given to, is written before its use."""
-        names = {n.value for n in [value, *self.every(cst.Name, value)] if isinstance(n, cst.Name)}
+        nodes = [value, *self.below(value)]
+        names = {n.value for n in nodes if isinstance(n, cst.Name) and n is not besides}
         if isinstance(use, cst.Name):
             names.add(use.value)
         here = self.statement(use) or use
@@ -199,7 +227,7 @@ class Source:
 
     def torch_name(self) -> str | None:
         """How this file calls torch, if it imported it."""
-        return self._imported("torch")
+        return self.imported("torch")
 
     def functional(self) -> str:
         """How this file calls torch.nn.functional."""
@@ -210,14 +238,18 @@ class Source:
                     if self.code(alias.name) == "functional":
                         return self.code(alias.asname.name) if alias.asname else "functional"
         return (
-            self._imported("torch.nn.functional") or f"{self.torch_name() or 'torch'}.nn.functional"
+            self.imported("torch.nn.functional") or f"{self.torch_name() or 'torch'}.nn.functional"
         )
 
-    def _imported(self, module: str) -> str | None:
+    def imported(self, module: str) -> str | None:
+        """How this file calls a module; `import torch.nn` gives it torch as well."""
         for statement in self.every(cst.Import):
             for alias in statement.names:
-                if self.code(alias.name) == module:
-                    return self.code(alias.asname.name) if alias.asname else module
+                name = self.code(alias.name)
+                if name == module and alias.asname:
+                    return self.code(alias.asname.name)
+                if name == module or (not alias.asname and name.startswith(f"{module}.")):
+                    return module
         return None
 
     def from_torch(self, name: str) -> bool:

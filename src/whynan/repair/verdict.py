@@ -181,10 +181,11 @@ def _proof(after: Diagnosis, before: Diagnosis, training: bool) -> str:
     moved = _moved(before.history, losses)
     if moved is not None:
         count, most = moved
-        earlier = "the loss before it" if count == 1 else f"the {count} losses before it"
-        parts.append(
-            f"{earlier} {'unchanged' if most == 0 else f'moved by at most {most:.0e} of their size'}"
-        )
+        earlier, whose = f"the {count} losses before it", "their"
+        if count == 1:
+            earlier, whose = "the loss before it", "its"
+        how = "unchanged" if most == 0 else f"moved by at most {most:.0e} of {whose} size"
+        parts.append(f"{earlier} {how}")
     return "; ".join(parts)
 
 

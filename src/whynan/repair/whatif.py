@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 import sys
+import textwrap
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -35,6 +36,7 @@ EXPERIMENTS = {
 }
 FLOAT32_MAX = 3.4e38
 LEAP = 1e12
+FAR = 10.0  # times lower a loss: the others merely survive
 ENOUGH = 3  # experiments in vain before anything is read from them
 UNTOUCHED_STEPS = 30  # a healthy baseline is compared over this many steps
 HEAD = f"{'':<28}{'steps':>7}{'final loss':>13}  what happened"
@@ -46,7 +48,7 @@ class Row:
 
     name: str
     title: str
-    outcome: Literal["survives", "diverges", "dies", "crashes", "no effect", "too slow"]
+    outcome: Literal["survives", "diverges", "dies", "crashes", "does not apply", "too slow"]
     steps: int = 0
     final_loss: float | None = None
     note: str = ""
@@ -69,7 +71,7 @@ def row_of(name: str, title: str, ran: Ran) -> Row:
     if after is None:
         return Row(name=name, title=title, outcome="crashes", note=ran.last_error)
     if name != "baseline" and not ran.applied:
-        return Row(name=name, title=title, outcome="no effect")
+        return Row(name=name, title=title, outcome="does not apply")
     losses = [r.loss for r in after.history if r.loss is not None and math.isfinite(r.loss)]
     final = losses[-1] if losses else None
     if after.anomalies:
@@ -109,29 +111,63 @@ def reading(rows: Sequence[Row]) -> list[str]:
         same = all(r.steps == base.steps for r in tried.values())
         where = "at the same step " if same else ""
         return [f"it dies {where}whatever is changed: look at the formula, or at the data"]
-    found = []
     rates = alive & {"lr_tenth", "lr_hundredth", "clip"}
-    if alive == {"float64"}:
-        found.append("it survives in float64 only: precision or range of the type")
-    elif {"float64", "bfloat16"} & alive and not rates:
-        found.append("a type of wider range is enough: the values are right, the type is narrow")
+    found = [*_of_the_type(rows, alive, rates)]
     if "default_init" in alive:
-        found.append("it survives with default initialisation: the initial weights are too large")
-    if "standardise" in alive and not rates:
-        found.append("it survives with standardised inputs: the scale of the data")
+        found.append(
+            ("default_init", "with default initialisation: the initial weights are too large")
+        )
+    if "standardise" in alive and (not rates or _is_far_better(tried, "standardise", rates)):
+        found.append(("standardise", "with standardised inputs: the scale of the data"))
     if "same_batch" in alive and not rates:
-        found.append("it survives on the first batch alone: some later batch holds the trigger")
+        found.append(("same_batch", "on the first batch alone: some later batch holds the trigger"))
     if "no_weight_decay" in alive:
-        found.append("it survives without weight decay: the decay drives the weights")
-    if {"lr_tenth", "lr_hundredth"} & alive:
-        found.append("it survives at a lower learning rate: the updates are too large")
+        found.append(("no_weight_decay", "without weight decay: the decay drives the weights"))
+    slower = _best(tried, alive & {"lr_tenth", "lr_hundredth"})
+    if slower is not None:
+        found.append((slower, "at a lower learning rate: the updates are too large"))
     elif "clip" in alive:
-        found.append("it survives with clipping: single large gradients")
+        found.append(("clip", "with clipping: single large gradients"))
     if "no_momentum" in alive and not rates:
-        found.append("it survives without momentum: the accumulated updates overshoot")
+        found.append(("no_momentum", "without momentum: the accumulated updates overshoot"))
     if "half_batch" in alive and not found:
-        found.append("it survives with other batches: it depends on which samples meet")
-    return found or ["more than one change helps; the table shows which"]
+        found.append(("half_batch", "with other batches: it depends on which samples meet"))
+    if not found:
+        return ["more than one change helps; the table shows which"]
+    best = _best(tried, {name for name, _ in found})
+    near = [(n, text) for n, text in found if best is None or not _is_far_better(tried, best, {n})]
+    return [f"it survives {text}" for _, text in near]
+
+
+def _of_the_type(
+    rows: Sequence[Row], alive: set[str], rates: set[str]
+) -> Iterator[tuple[str, str]]:
+    """float64 has more range and more digits, bfloat16 has only more range than float16."""
+    narrow = next((r.outcome for r in rows if r.name == "bfloat16"), "does not apply")
+    if "bfloat16" in alive and not rates:
+        yield "bfloat16", "in a type of wider range: the values are right, the type is narrow"
+    elif "float64" in alive and not rates:
+        only = " only" if alive == {"float64"} else ""
+        if narrow == "does not apply" and "overflow" in rows[0].note:
+            yield "float64", f"in float64{only}: the values are right, the type is narrow"
+        else:
+            yield (
+                "float64",
+                f"in float64{only}: the type has too few digits, as where values cancel",
+            )
+
+
+def _best(tried: Mapping[str, Row], names: set[str]) -> str | None:
+    """The one that got furthest, as far as that was measured."""
+    known = [(r.final_loss, n) for n, r in tried.items() if n in names and r.final_loss is not None]
+    return min(known)[1] if known else next((n for n in tried if n in names), None)
+
+
+def _is_far_better(tried: Mapping[str, Row], name: str, others: set[str]) -> bool:
+    mine = tried[name].final_loss
+    best = _best(tried, others)
+    theirs = tried[best].final_loss if best is not None else None
+    return mine is not None and theirs is not None and theirs > 0 and mine < theirs / FAR
 
 
 @dataclass
@@ -170,9 +206,10 @@ class WhatIf:
     def _add(self, row: Row) -> None:
         self.rows.append(row)
         _, steps, loss, what = row.cells()
-        room = 80 - 50
-        shown = what if len(what) <= room else what[: room - 3] + "..."
-        say(f"{row.title:<28}{steps:>7}{loss:>13}  {shown}")
+        first, *more = textwrap.wrap(what, 80 - 50, break_on_hyphens=False) or [""]
+        say(f"{row.title:<28}{steps:>7}{loss:>13}  {first}")
+        for part in more:
+            say(f"{'':<50}{part}")
 
 
 def _steps(base: Diagnosis | None) -> int:
@@ -195,7 +232,7 @@ def whatif(
     table = WhatIf(program=program, run=run, budget_s=budget_s).go()
     sentences = reading(table.rows) if table.rows else []
     for sentence in sentences:
-        say(f"   = inferred: {sentence}")
+        say(textwrap.fill(f"   = inferred: {sentence}", 80, subsequent_indent=" " * 6))
     if json_path is not None:
         content = {
             "schema": "whynan.whatif/1",

@@ -33,9 +33,11 @@ def draw(fixes: Sequence[Fix], home: str | None) -> list[Text]:
         lines.append(Text(f"   = and {len(failed) - MAX_OTHERS} more tried in vain"))
     if waiting:
         titles = list(dict.fromkeys(f.title for f in waiting))
-        more = f"; and {len(titles) - MAX_OTHERS} more" if len(titles) > MAX_OTHERS else ""
-        why = waiting[0].evidence
-        lines += wrapped("   = others, ", f"{why}: {'; '.join(titles[:MAX_OTHERS])}{more}", "dim")
+        lines += wrapped("   = others, ", f"{waiting[0].evidence}:", "dim")
+        for title in titles[:MAX_OTHERS]:
+            lines += wrapped("      - ", title, "dim")
+        if len(titles) > MAX_OTHERS:
+            lines.append(Text(f"      - and {len(titles) - MAX_OTHERS} more"))
     return lines
 
 
@@ -68,6 +70,6 @@ def patch_rows(patch: str, home: str | None) -> list[tuple[str, str]]:
 
 def wrapped(label: str, text: str, style: str) -> list[Text]:
     parts = textwrap.wrap(text, WIDTH - len(label)) or [""]
-    indent = " " * min(len(label), 6)
+    indent = " " * (len(label) if label.strip() == "-" else min(len(label), 6))
     rest = textwrap.wrap(" ".join(parts[1:]), WIDTH - len(indent))
     return [Text.assemble((label, style), parts[0]), *(Text(indent + part) for part in rest)]

@@ -18,15 +18,19 @@ from whynan.repair.rewrites import (
     logarithms,
     masks,
     matrices,
+    moments,
+    noise,
     precision,
+    products,
     roots,
     running_sums,
     selection,
+    squashed,
     training,
 )
 
 FAMILIES = (
-    entropy, logarithms, across, running_sums, exponentials, roots, selection, division, domain, clamps, masks, matrices, precision, data,
+    entropy, noise, squashed, products, moments, logarithms, across, running_sums, exponentials, roots, selection, division, domain, clamps, masks, matrices, precision, data,
     features,
     training,
 )  # fmt: skip

@@ -15,10 +15,11 @@ from whynan.model import OpRecord
 from whynan.repair.calls import Fn, fn
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
-from whynan.repair.flow import CRITERIA, ENTROPIES, Flow, Log
+from whynan.repair.flow import CRITERIA, ENTROPIES, Chosen, Flow, Log
 from whynan.repair.instances import Instances
 from whynan.repair.places import Lost, Place
 from whynan.repair.project import Project
+from whynan.repair.rewrites import entropy, logarithms
 from whynan.repair.rewrites.entropy import BCE_TITLE, binary_entropy, with_logits
 from whynan.repair.source import Expression, Source
 
@@ -54,13 +55,24 @@ def propose(case: Case) -> Iterator[Candidate]:
     losses = [*flow.entropies, *flow.runs]
     if failed in [place.node for place in losses]:
         yield from _changed(case, producer, flow, "bce_with_logits")
-    elif failed in [log.call.node for log in flow.logs] and flow.crossed:
+    elif failed in _logarithms(flow) and (flow.crossed or not _is_seen_at_once(case)):
         if producer.op.name == "sigmoid":
             yield from _changed(case, producer, flow, "bce_with_logits")
             yield from _changed(case, producer, flow, "logsigmoid")
         else:
             yield from _changed(case, producer, flow, "cross_entropy")
             yield from _changed(case, producer, flow, "log_softmax")
+
+
+def _is_seen_at_once(case: Case) -> bool:
+    """Whether the function that takes the logarithm shows all that is needed."""
+    found = (*entropy.propose(case), *logarithms.propose(case))
+    return any(candidate.tier is Tier.EXACT for candidate in found)
+
+
+def _logarithms(flow: Flow) -> list[cst.Call]:
+    logs = [*flow.logs, *(log for chosen in flow.chosen for log in chosen.logs)]
+    return [log.call.node for log in logs]
 
 
 # ---- where it is made -------------------------------------------------------------------------
@@ -187,7 +199,11 @@ def _changed(case: Case, producer: Producer, flow: Flow, kind: str) -> Iterator[
         old, new, special = _in_log_space(log, producer, kind)
         edit(log.place.source).replace(old, new)
         found |= special
-    if kind in ("cross_entropy", "bce_with_logits") and flow.logs and not found:
+    for chosen in flow.chosen:
+        for part, text in _chosen_in_log_space(chosen, producer):
+            assert isinstance(part.node, Expression)
+            edit(part.source).replace(part.node, text)
+    if kind in ("cross_entropy", "bce_with_logits") and _logarithms(flow) and not found:
         return  # then the plainer form is all there is
     if any(e.is_nested() for e in edits.values()):
         return  # the value goes into what it is made of
@@ -222,6 +238,18 @@ def _in_log_space(log: Log, producer: Producer, kind: str) -> tuple[Expression, 
     if log.call.operand is not node:
         text = source.code(log.call.operand.deep_replace(node, cst.parse_expression(text)))
     return log.call.node, text, False
+
+
+def _chosen_in_log_space(chosen: Chosen, producer: Producer) -> Iterator[tuple[Place, str]]:
+    """Chosen from the logarithms: the function `log` goes, another use takes the exponential."""
+    dim = producer.op.scalars.get("dim")
+    place = chosen.place
+    yield place, f"torch.log_softmax({place.source.code(place.node)}, dim={dim})"
+    for log in chosen.logs:
+        source = log.place.source
+        yield Place(source, log.call.node), source.code(log.call.operand)
+    for other in chosen.others:
+        yield other, f"torch.exp({other.source.code(other.node)})"
 
 
 def _likelihood(source: Source, log: Log) -> Fn | None:

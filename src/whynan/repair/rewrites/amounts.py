@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import libcst as cst
+
 from whynan.model import Operand
+from whynan.repair.source import Source
 
 
 def floor(dtype: str) -> str:
@@ -18,6 +21,14 @@ def divisor_floor(dtype: str) -> str:
 def margin(dtype: str) -> str:
     """How far inside an open interval: 1 minus this is below 1 in the type."""
     return {"float16": "1e-3", "bfloat16": "1e-2"}.get(dtype, "1e-6")
+
+
+def spread_floor(dtype: str, usual: float | None) -> str:
+    """As `divisor_floor`, of a standard deviation: that of equal values is not 0 but their rounding,
+    so that the bound must be above it; where all spreads are tiny, below them."""
+    if dtype == "float16":
+        return "1e-3"
+    return "1e-8" if usual is not None and 0 < usual < 1e-3 else "1e-5"
 
 
 COUNTS = frozenset({"bincount", "histc", "count_nonzero", "index_add", "scatter_add", "eq", "ne", "gt",
@@ -40,3 +51,12 @@ def is_count(operand: Operand | None) -> bool:
         if any(d == "bool" or "int" in d for d in dtypes) and op.name in ("_to_copy", "sum", "abs"):
             return True
     return False
+
+
+def unused(source: Source, name: str, near: cst.CSTNode) -> str:
+    """A name for a new variable in the function around a node."""
+    scope = source.scope(near)
+    taken = {n.value for n in source.every(cst.Name, None if scope is source.module else scope)}
+    while name in taken:
+        name += "_"
+    return name

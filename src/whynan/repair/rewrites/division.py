@@ -9,7 +9,7 @@ import libcst as cst
 from whynan.repair.calls import binary, call_of, fn, number_of
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
-from whynan.repair.rewrites.amounts import divisor_floor, is_count
+from whynan.repair.rewrites.amounts import divisor_floor, is_count, spread_floor
 from whynan.repair.source import Expression, Source
 
 NORMS = ("norm", "vector_norm")
@@ -33,6 +33,8 @@ def propose(case: Case) -> Iterator[Candidate]:
     if quotient is not None:
         yield from _normalized(case, source, quotient)
     yield from _counted(case, source, divisor)
+    if quotient is not None:
+        yield from _smoothed(case, source, quotient)
     yield from _guarded(case, source, divisor)
 
 
@@ -110,9 +112,40 @@ def _counted(case: Case, source: Source, divisor: Expression) -> Iterator[Candid
     yield from case.change(edit, "clamp_count", title, Tier.GUARD)
 
 
+def _smoothed(case: Case, source: Source, quotient: cst.BinaryOperation) -> Iterator[Candidate]:
+    """2 * (a * b).sum() / (a.sum() + b.sum()): where there is nothing at all, all of it agrees."""
+    parts = [source.definition(quotient.right) or quotient.right]
+    sums = 0
+    while parts:
+        part = parts.pop()
+        if isinstance(part, cst.BinaryOperation) and isinstance(
+            part.operator, (cst.Add, cst.Subtract)
+        ):
+            parts += [part.left, part.right]
+        elif call_of(source, part, "sum") is None:
+            return
+        else:
+            sums += 1
+    top = quotient.left
+    product = binary(top, cst.Multiply)
+    if product is not None and number_of(product.left) is not None:
+        top = product.right
+    overlap = call_of(source, top, "sum")
+    values = [o.value for o in case.origin.inputs]
+    if sums < 2 or overlap is None or values[:2] != [0, 0]:
+        return
+    eps = "1e-3" if case.dtype == "float16" else "1e-6"
+    edit = Edit(source).replace(quotient.left, f"({source.code(quotient.left)} + {eps})")
+    edit.replace(quotient.right, f"({source.code(quotient.right)} + {eps})")
+    title = "add the same small number above and below: two empty sets agree fully"
+    yield from case.change(edit, "smooth_ratio", title, Tier.GUARD)
+
+
 def _guarded(case: Case, source: Source, divisor: Expression) -> Iterator[Candidate]:
-    eps = divisor_floor(case.dtype)
     stats = case.culprit.stats if case.culprit is not None else None
+    eps = divisor_floor(case.dtype)
+    if call_of(source, divisor, "std") is not None or case.before[:1] == ("std",):
+        eps = spread_floor(case.dtype, stats.max if stats is not None else None)
     root = call_of(source, divisor, "sqrt", *NORMS)
     if case.origin.phase == "optimizer" and root is not None:
         edit = Edit(source).replace(divisor, f"({source.code(divisor)} + {eps})")
@@ -123,12 +156,17 @@ def _guarded(case: Case, source: Source, divisor: Expression) -> Iterator[Candid
         code = source.code(divisor)
         if isinstance(divisor, cst.Name):
             text = f"torch.where({code} == 0, {eps}, {code})"
-            title = "replace a divisor of exactly 0 by a small number"
+            title = f"replace {_named(source, divisor)} by a small number where it is exactly 0"
             edit = Edit(source).replace(divisor, text)
             yield from case.change(edit, "where_zero", title, Tier.GUARD)
         return
     text = f"{source.receiver(divisor)}.clamp(min={eps})"
-    title = "keep the divisor away from 0"
+    title = f"keep {_named(source, divisor)} away from 0"
     yield from case.change(
         Edit(source).replace(divisor, text), "clamp_denominator", title, Tier.GUARD
     )
+
+
+def _named(source: Source, divisor: Expression) -> str:
+    said = source.quoted(divisor, "the divisor")
+    return f"the divisor {said}" if said.startswith("`") else said

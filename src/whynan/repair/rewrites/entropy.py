@@ -32,11 +32,6 @@ def propose(case: Case) -> Iterator[Candidate]:
         return
     text = with_logits(source, source.code(sigmoid.operand), target, reduction)
     edit = Edit(source).replace(node, text)
-    made = source.definition_statement(p)
-    if made is not None and isinstance(p, cst.Name):
-        alone = len(source.bindings(p.value, source.scope(p))) == 1
-        if alone and not source.other_uses(p.value, node):
-            edit.remove(made[0])
     yield from case.change(edit, "bce_with_logits", BCE_TITLE, Tier.EXACT)
 
 

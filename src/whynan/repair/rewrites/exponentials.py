@@ -51,11 +51,6 @@ def _log_ratio(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
             continue
         below = total.rebuilt("logsumexp", source.code(bottom.operand), namespace="torch")
         edit = Edit(source).replace(log.node, f"{source.code(top.operand)} - {below}")
-        for part in (quotient.left, quotient.right):
-            made = source.definition_statement(part)
-            named = part.value if isinstance(part, cst.Name) else None
-            if made is not None and named and not source.other_uses(str(named), log.node):
-                edit.remove(made[0])
         title = "stay in log space: the logarithm of this quotient is a difference"
         yield from case.change(edit, "log_ratio", title, Tier.EXACT)
 
@@ -81,10 +76,6 @@ def _softmax(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
         text = f"torch.softmax({source.code(exp.operand)}, dim={source.code(dim)})"
         title = "use `softmax`, which subtracts the largest value first"
         edit = Edit(source).replace(quotient, text)
-        if isinstance(quotient.left, cst.Name):
-            made = source.definition_statement(quotient.left)
-            if made is not None and not source.other_uses(quotient.left.value, quotient):
-                edit.remove(made[0])
         yield from case.change(edit, "softmax", title, Tier.EXACT)
 
 
@@ -162,7 +153,7 @@ def _sigmoid(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
 
 def _bounded(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
     bound = "10" if case.dtype == "float16" else "20"
-    title = "bound the exponent before it overflows"
+    title = f"bound the exponent of {source.quoted(exp.node, '`exp`')} before it overflows"
     if _has_other_uses(source, exp):  # one use alone would no longer fit the others
         edit = _bounded_once(source, exp, bound)
         title += ", wherever the function uses it"

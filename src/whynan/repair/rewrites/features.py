@@ -10,71 +10,70 @@ import libcst as cst
 from whynan.model import Oddity
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
+from whynan.repair.entries import entries
+from whynan.repair.rewrites.amounts import unused
 from whynan.repair.rewrites.data import batches, kept_rows
 from whynan.repair.source import Source
+
+LARGE = 30.0  # the usual magnitude of an input that was never scaled
+STRAINED = ("overflow", "inf_minus_inf", "zero_times_inf", "sqrt_negative", "log_nonpositive")
 
 
 def propose(case: Case) -> Iterator[Candidate]:
     odd = case.anomaly.evidence.around.oddity
-    if odd is None or not any(c.code == "bad_data" for c in case.anomaly.finding.causes):
-        return
-    for source in case.files():
-        if odd.what == "unscaled":
-            yield from _standardised(case, source)
-        else:
+    bad = any(c.code == "bad_data" for c in case.anomaly.finding.causes)
+    unscaled = odd is not None and odd.what == "unscaled" and bad
+    if unscaled or (case.mechanism in STRAINED and _is_large(case)):
+        yield from _standardised(case)
+    if odd is not None and odd.what == "outlier" and bad:
+        for source in case.files():
             yield from _left_out(case, source, odd)
 
 
-def _standardised(case: Case, source: Source) -> Iterator[Candidate]:
-    """Right before the data set is made, or before the loop that trains on the whole table."""
-    for name, line in _entries(source):
-        mean, std = _unused(source, "mean"), _unused(source, "std")
-        edit = Edit(source).before(
-            line,
-            # in float64: the square of an unscaled value may not fit into float32
-            f"{mean}, {std} = {name}.double().mean(dim=0), {name}.double().std(dim=0)",
-            f"{name} = (({name} - {mean}) / {std}.clamp(min=1e-8)).to({name}.dtype)",
+def _is_large(case: Case) -> bool:
+    size = case.anomaly.evidence.around.input_size
+    return size is not None and size > LARGE and case.origin.phase not in ("data", "init")
+
+
+def _standardised(case: Case) -> Iterator[Candidate]:
+    """Where the table is complete; if the source shows none, from outside, to know if it helps."""
+    found = False
+    for source in case.files():
+        for name, line, after in entries(source):
+            for candidate in _standardised_at(case, source, name, line, after):
+                found = True
+                yield candidate
+    if not found and not case.texts:
+        title = "standardise the inputs: each feature minus its mean, over its spread"
+        yield Candidate(
+            kind="standardise",
+            title=title,
+            tier=Tier.TRAINING,
+            texts={},
+            intervention="standardise",
         )
-        title = "standardise the columns where the data comes in"
-        yield from case.change(edit, "standardise", title, Tier.TRAINING)
 
 
-def _entries(source: Source) -> Iterator[tuple[str, cst.CSTNode]]:
-    """The table that is trained on, and the statement before which it can still be changed."""
-    for call in source.every(cst.Call):
-        line = source.statement(call)
-        first = call.args[0].value if call.args else None
-        named = source.code(call.func).split(".")[-1] == "TensorDataset"
-        if named and line is not None and isinstance(first, cst.Name):
-            yield first.value, line
-    for loop in source.every(cst.For):
-        if "backward()" not in source.code(loop.body):
-            continue
-        if any(isinstance(a, cst.For) for a in source.ancestors(loop)):
-            continue
-        for name in _trained_on(source, loop):
-            yield name, loop
-
-
-def _trained_on(source: Source, loop: cst.For) -> list[str]:
-    """`net(x)` in the loop, of an `x` that was made before it."""
-    scope = source.scope(loop)
-    found = []
-    for call in source.every(cst.Call, loop.body):
-        given = call.args[0].value if len(call.args) == 1 else None
-        if not isinstance(call.func, cst.Name) or not isinstance(given, cst.Name):
-            continue
-        made = source.bindings(given.value, scope)
-        if made and all(source.start(m) < source.start(loop) for m in made):
-            found.append(given.value)
-    return list(dict.fromkeys(found))
+def _standardised_at(
+    case: Case, source: Source, name: str, line: cst.CSTNode, after: bool
+) -> Iterator[Candidate]:
+    mean, std = unused(source, "mean", line), unused(source, "std", line)
+    statements = (
+        # in float64: the square of an unscaled value may not fit into float32
+        f"{mean}, {std} = {name}.double().mean(dim=0), {name}.double().std(dim=0)",
+        f"{name} = (({name} - {mean}) / {std}.clamp(min=1e-6)).to({name}.dtype)",
+    )
+    edit = Edit(source)
+    edit = edit.after(line, *statements) if after else edit.before(line, *statements)
+    title = "standardise the columns where the data comes in"
+    yield from case.change(edit, "standardise", title, Tier.TRAINING)
 
 
 def _left_out(case: Case, source: Source, odd: Oddity) -> Iterator[Candidate]:
     """`for x, y in loader:` without the samples that are as far outside as this one."""
     limit = _between(odd)
     for first, names in batches(source):
-        keep = _unused(source, "usual")
+        keep = unused(source, "usual", first)
         condition = f"({names[0]}.abs() < {limit}).flatten(1).all(dim=1)"
         edit = Edit(source).before(first, *kept_rows(keep, condition, names))
         title = f"leave out the samples with a value beyond {limit}"
@@ -85,8 +84,3 @@ def _between(odd: Oddity) -> str:
     """A power of ten halfway, in magnitude, between what is typical and the outlier."""
     low, high = max(odd.typical, 1e-3), abs(odd.value)
     return f"1e{round((math.log10(low) + math.log10(high)) / 2)}"
-
-
-def _unused(source: Source, name: str) -> str:
-    taken = {n.value for n in source.every(cst.Name)}
-    return name if name not in taken else f"feature_{name}"

@@ -62,7 +62,7 @@ def _log_space(case: Case, source: Source, log: Fn) -> Iterator[Candidate]:
         if det is not None:
             text = f"torch.logdet({source.code(det.operand)})"
             title = "take the logarithm of the determinant without computing the determinant"
-            edit = _in_place_of(source, log, inner, text)
+            edit = Edit(source).replace(log.node, text)
             yield from case.change(edit, "logdet", title, Tier.EXACT)
     if "exp" in before:
         total = call_of(source, inner, "sum")
@@ -70,41 +70,63 @@ def _log_space(case: Case, source: Source, log: Fn) -> Iterator[Candidate]:
         if total is not None and exp is not None and total.rest:
             text = total.rebuilt("logsumexp", source.receiver(exp.operand), namespace="torch")
             title = "sum in log space: `logsumexp` neither overflows nor rounds to 0"
-            edit = _in_place_of(source, log, inner, text)
+            edit = Edit(source).replace(log.node, text)
             yield from case.change(edit, "logsumexp", title, Tier.EXACT)
     yield from _of_complement(case, source, log)
 
 
 def _of_softmax(case: Case, source: Source, log: Fn) -> Iterator[Candidate]:
     """log(softmax(x)), also with a choice of elements in between: log_softmax commutes with it."""
-    bottom = _below_views(source, log.operand)
-    seen = source.definition(bottom)
-    text = _log_softmax(case, source, bottom) or (
-        _log_softmax(case, source, seen) if seen else None
-    )
-    if text is None:
+    values: list[Expression] = []
+    inside = in_log_space(case, source, log, log.operand, values)
+    if inside is None:
         return
     title = "take the logarithm before the small values are rounded away"
-    if bottom is log.operand:
-        edit = _in_place_of(source, log, bottom, text)
-    else:
-        inner = log.operand.deep_replace(bottom, cst.parse_expression(text))
-        edit = _in_place_of(source, log, bottom, source.code(inner))
+    edit = Edit(source).replace(log.node, source.code(inside)).inline(values)
     yield from case.change(edit, "log_softmax", title, Tier.EXACT)
 
 
-def _below_views(source: Source, node: Expression) -> Expression:
-    """Past operations that only choose or rearrange elements, or keep their order."""
-    while True:
-        if isinstance(node, cst.Subscript) or (
-            isinstance(node, cst.Attribute) and node.attr.value in ("values", "T", "mT")
-        ):
-            node = node.value
-        else:
-            call = fn(source, node)
-            if call is None or call.namespace is not None or call.name not in VIEWS:
-                return node
-            node = call.operand
+def in_log_space(
+    case: Case, source: Source, log: Fn, node: Expression, values: list[Expression]
+) -> Expression | None:
+    """The logarithm of a node made of a softmax, seen through choices of elements and variables.
+
+    `values` collects what the variables stand for.
+    """
+    text = _log_softmax(case, source, node)
+    if text is not None:
+        return cst.parse_expression(text, config=source.module.config_for_parsing)
+    if isinstance(node, cst.Name):
+        value = source.definition(node)
+        if value is None:
+            return None
+        bottom = value
+        while (below := _below_view(source, bottom)) is not None:
+            bottom = below
+        seen_through = bottom if isinstance(bottom, cst.Name) else None
+        if not source.means_the_same(value, value, log.node, besides=seen_through):
+            return None
+        others = [n for n in source.every(cst.Name, value) if n is not bottom]
+        if any(n.value == node.value for n in others):
+            return None  # `p = p.gather(1, p.argmax(1))`: the name means two things
+        values.append(value)
+        return in_log_space(case, source, log, value, values)
+    below = _below_view(source, node)
+    inside = in_log_space(case, source, log, below, values) if below is not None else None
+    if below is None or inside is None:
+        return None
+    whole = node.deep_replace(below, inside)
+    return whole if isinstance(whole, Expression) else None
+
+
+def _below_view(source: Source, node: Expression) -> Expression | None:
+    """What an operation takes that only chooses or rearranges elements, or keeps their order."""
+    if isinstance(node, cst.Subscript) or (
+        isinstance(node, cst.Attribute) and node.attr.value in ("values", "T", "mT")
+    ):
+        return node.value
+    call = fn(source, node)
+    return call.operand if call is not None and call.name in VIEWS and not call.inplace else None
 
 
 def _log_softmax(case: Case, source: Source, node: Expression) -> str | None:
@@ -148,7 +170,7 @@ def _of_sigmoid(case: Case, source: Source, log: Fn) -> Iterator[Candidate]:
         text = f"{functional}.logsigmoid(-{source.receiver(complement.operand)})"
     else:
         return
-    edit = _in_place_of(source, log, log.operand, text)
+    edit = Edit(source).replace(log.node, text)
     yield from case.change(edit, "logsigmoid", title, Tier.EXACT)
 
 
@@ -170,19 +192,6 @@ def _again(source: Source, call: Fn) -> str:
     return source.receiver(call.operand) if call.namespace is None else source.code(call.operand)
 
 
-def _in_place_of(source: Source, log: Fn, inner: Expression, text: str) -> Edit:
-    """Put `text` for the logarithm; a variable that only the logarithm read goes."""
-    edit = Edit(source).replace(log.node, text)
-    made = source.definition_statement(inner)
-    if made is not None and isinstance(inner, cst.Name):
-        line = made[0]
-        unused = not source.other_uses(inner.value, log.node)
-        alone = len(source.bindings(inner.value, source.scope(inner))) == 1
-        if unused and alone:
-            edit.remove(line)
-    return edit
-
-
 def _floored(case: Case, source: Source, log: Fn) -> Iterator[Candidate]:
     """Guards: the argument is kept above the singular point."""
     operand, argument = case.culprit, log.operand
@@ -192,10 +201,10 @@ def _floored(case: Case, source: Source, log: Fn) -> Iterator[Candidate]:
         bound, title = "1", "count at least 1 before taking the logarithm"
     elif log.name == "log1p":
         bound = f"-1 + {margin(case.dtype)}"
-        title = "keep the argument of `log1p` above -1"
+        title = f"keep the argument of {source.quoted(log.node, '`log1p`')} above -1"
     else:
         bound = floor(case.dtype)
-        title = f"keep the argument of `{log.name}` above 0"
+        title = f"keep the argument of {source.quoted(log.node, f'`{log.name}`')} above 0"
     again = _raised_clamp(source, argument, bound)
     if again is not None:
         yield from case.change(again, "clamp_argument", title, Tier.GUARD)

@@ -9,9 +9,13 @@ import libcst as cst
 from whynan.repair.calls import binary, call_of, fn, is_infinity, one_minus
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
+from whynan.repair.rewrites.amounts import unused
 from whynan.repair.source import Expression, Source
 
 MASKED = ("all_masked_softmax", "inf_minus_inf", "zero_times_inf", "inf_over_inf")
+ELEMENTWISE = frozenset(
+    {"abs", "square", "log", "exp", "sqrt", "neg", "float", "double", "sigmoid"}
+)
 FINITE = "mask with the smallest finite number, so that a row of nothing else stays defined"
 
 
@@ -110,7 +114,8 @@ def _finite_scores(case: Case, source: Source, node: Expression) -> Iterator[Can
     simple = isinstance(scores, (cst.Name, cst.Attribute))
     bound = f"torch.finfo({receiver}.dtype).min" if simple else "-1e30"
     edit = Edit(source).replace(scores, f"{receiver}.clamp(min={bound})")
-    yield from case.change(edit, "finite_scores", FINITE, Tier.GUARD)
+    title = "bound the scores by a finite number where they are read, whoever wrote the -inf"
+    yield from case.change(edit, "finite_scores", title, Tier.GUARD)
 
 
 def _finite_share(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:
@@ -135,10 +140,40 @@ def _guarded_mean(case: Case, source: Source, node: Expression) -> Iterator[Cand
     if mean is None or mean.name != "mean" or mean.rest:
         return
     operand = source.receiver(mean.operand)
-    text = f"{operand}.sum() / max({operand}.numel(), 1)"
+    counted = operand
+    edit, line = Edit(source), source.statement(node)
+    named = isinstance(mean.operand, (cst.Name, cst.Attribute))
+    if not named and (base := _same_number(source, mean.operand)) is not None:
+        counted = base.value
+    elif not named and line is not None and _runs_once(source, node):
+        counted = unused(source, "terms", node)  # computed once
+        edit.before(line, f"{counted} = {source.code(mean.operand)}")
+        operand = counted
+    text = f"{operand}.sum() / max({counted}.numel(), 1)"
     title = "let the mean of nothing be 0, with a count of at least 1"
-    edit = Edit(source).replace(node, text)
-    yield from case.change(edit, "guard_count", title, Tier.GUARD)
+    yield from case.change(edit.replace(node, text), "guard_count", title, Tier.GUARD)
+
+
+def _same_number(source: Source, node: Expression) -> cst.Name | None:
+    """A variable with as many elements: `x` of `x.abs().square()`."""
+    call = fn(source, node)
+    while call is not None and call.name in ELEMENTWISE and not call.rest:
+        if isinstance(call.operand, cst.Name):
+            return call.operand
+        call = fn(source, call.operand)
+    return None
+
+
+def _runs_once(source: Source, node: Expression) -> bool:
+    """Whether the statement always computes it, and once: not in a loop or a branch of its own."""
+    around = (cst.CompFor, cst.BaseComp, cst.Lambda, cst.IfExp, cst.BooleanOperation)
+    line = source.statement(node)
+    inside = []
+    for above in source.ancestors(node):
+        if above is line:
+            break
+        inside.append(above)
+    return not any(isinstance(above, around) for above in inside)
 
 
 def _population_std(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:

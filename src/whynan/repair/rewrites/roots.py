@@ -56,10 +56,6 @@ def _norm(case: Case, source: Source, root: Fn) -> Iterator[Candidate]:
         return
     title = "use a norm: its slope at 0 is defined"
     edit = Edit(source).replace(root.node, text)
-    made = source.definition_statement(root.operand)
-    named = root.operand.value if isinstance(root.operand, cst.Name) else None
-    if made is not None and named and not source.other_uses(named, root.node):
-        edit.remove(made[0])
     yield from case.change(edit, "vector_norm", title, Tier.EXACT)
 
 
@@ -122,13 +118,13 @@ def _inside(case: Case, source: Source, root: Fn) -> Iterator[Candidate]:
     eps = floor(case.dtype)
     if case.mechanism == "sqrt_negative":
         text = f"{source.receiver(root.operand)}.clamp(min={eps})"
-        title = "keep what rounding made negative at a small positive value"
+        title = f"keep {source.quoted(root.operand, 'what is under the root')}, which rounding made negative, above 0"
         edit = Edit(source).replace(root.operand, text)
         yield from case.change(edit, "clamp_argument", title, Tier.GUARD)
         return
     operand = source.code(root.operand)
     text = f"{operand} + {eps}" if root.namespace is not None else f"({operand} + {eps})"
-    title = "add a small number inside the root, where its slope is still finite"
+    title = f"add a small number inside {source.quoted(root.node, 'the root')}, where the slope is finite"
     edit = Edit(source).replace(root.operand, text)
     yield from case.change(edit, "eps_inside", title, Tier.GUARD)
 

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from whynan.repair.calls import Fn, call_of, fn
+from whynan.repair.calls import call_of, fn
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
-from whynan.repair.source import Expression, Source
 
 MECHANISMS = ("overflow", "log_nonpositive", "gradient_singularity")
 
@@ -35,22 +34,4 @@ def propose(case: Case) -> Iterator[Candidate]:
         text = total.rebuilt("logcumsumexp", source.code(exp.operand), namespace="torch")
         title = "sum in log space: `logcumsumexp` neither overflows nor rounds to 0"
         edit = Edit(source).replace(log.node, text)
-        _remove_unread(source, edit, log, total)
         yield from case.change(edit, "logcumsumexp", title, Tier.EXACT)
-
-
-def _remove_unread(source: Source, edit: Edit, log: Fn, total: Fn) -> None:
-    """Names between the exponential and the logarithm that nothing else reads go."""
-    readers: list[tuple[Expression, Expression]] = [
-        (log.operand, log.node),
-        (total.operand, total.node),
-    ]
-    for name, reader in readers:
-        made = source.definition_statement(name)
-        if made is None or not isinstance(name, cst.Name):
-            if name is log.operand:
-                continue
-            return
-        if source.other_uses(name.value, reader):
-            return
-        edit.remove(made[0])

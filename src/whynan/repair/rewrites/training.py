@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import libcst as cst
@@ -17,6 +18,7 @@ OPTIMIZERS = frozenset(
 )  # fmt: skip
 # An update squares the gradient: that overflows whatever the rate.
 SQUARES = frozenset({"addcmul", "norm", "linalg_vector_norm", "pow", "_fused_adam", "_fused_adamw"})
+BLOW = 1e3  # times the gradients before it
 TRAINABLE = ("overflow", "log_nonpositive", "invalid_domain", "sqrt_negative")
 
 
@@ -43,10 +45,21 @@ def propose(case: Case) -> Iterator[Candidate]:
                 slower = case.origin.name not in SQUARES
             else:
                 slower = case.origin.step > 0 or _name(call) == "LBFGS"
-            if slower:
-                yield from _slower(case, source, call)
+            parts = [_slower(case, source, call)] if slower else []
             if slower or in_step:
-                yield from _clipped(case, source, call)
+                clipped = _clipped(case, source, call)
+                parts = [clipped, *parts] if _was_one_blow(case) else [*parts, clipped]
+            for part in parts:
+                yield from part
+
+
+def _was_one_blow(case: Case) -> bool:
+    """One huge gradient did it: a tenth of the rate is a tenth of a huge step."""
+    rows = [r for r in case.anomaly.evidence.around.history if r.step < case.origin.step]
+    sizes = [r.grad_max for r in rows if r.grad_max is not None and math.isfinite(r.grad_max)]
+    if not sizes:
+        return any(r.grad_max is not None for r in rows)  # beyond what can be measured
+    return sizes[-1] > BLOW * max([1.0, *sizes[:-1]])
 
 
 def _optimizers(source: Source) -> list[cst.Call]:

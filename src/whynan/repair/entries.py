@@ -1,0 +1,116 @@
+"""Where the data that a model is trained on comes in: tables, loops over batches, datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from whynan.repair.source import Expression, Source
+
+ROWS = frozenset(
+    {"split", "chunk", "tensor_split", "to", "cuda", "cpu", "float", "double", "detach", "clone", "unbind"}
+)  # fmt: skip
+
+
+def entries(source: Source) -> Iterator[tuple[str, cst.CSTNode, bool]]:
+    """A table that is trained on, a statement, and whether it is complete only after that one."""
+    yield from ((name, line, False) for name, line in _given_to_a_dataset(source))
+    yield from ((name, line, True) for name, line in _kept_by_a_dataset(source))
+    for loop in source.every(cst.For):
+        outer = any(isinstance(a, cst.For) for a in source.ancestors(loop))
+        if not outer and "backward()" in source.code(loop.body):
+            yield from ((name, loop, False) for name in _trained_on(source, loop))
+
+
+def _given_to_a_dataset(source: Source) -> Iterator[tuple[str, cst.CSTNode]]:
+    """`TensorDataset(x, y)`."""
+    for call in source.every(cst.Call):
+        line = source.statement(call)
+        first = call.args[0].value if call.args else None
+        named = source.code(call.func).split(".")[-1] == "TensorDataset"
+        if named and line is not None and isinstance(first, cst.Name):
+            yield first.value, line
+
+
+def _kept_by_a_dataset(source: Source) -> Iterator[tuple[str, cst.CSTNode]]:
+    """`self.x = ...` of a class whose items begin with `self.x[i]`."""
+    for method in source.every(cst.FunctionDef):
+        if method.name.value != "__getitem__":
+            continue
+        owner = next((a for a in source.ancestors(method) if isinstance(a, cst.ClassDef)), None)
+        for returned in source.every(cst.Return, method):
+            item = returned.value
+            if isinstance(item, cst.Tuple) and item.elements:
+                item = item.elements[0].value
+            if not isinstance(item, cst.Subscript) or owner is None:
+                continue
+            table = source.code(item.value)
+            given = [
+                a
+                for a in source.every(cst.Assign, owner)
+                if source.code(a.targets[0].target) == table
+            ]
+            line = source.statement(given[0].value) if len(given) == 1 else None
+            if table.startswith("self.") and line is not None:
+                yield table, line
+
+
+def _trained_on(source: Source, loop: cst.For) -> list[str]:
+    """`net(x)` or `net(xb)` in the loop: the table made before it that the model is given."""
+    found = []
+    for call in source.every(cst.Call, loop.body):
+        if len(call.args) == 1 and isinstance(call.func, cst.Name) and not call.args[0].keyword:
+            table = _table(source, call.args[0].value, loop)
+            if table is not None:
+                found.append(table)
+    return list(dict.fromkeys(found))
+
+
+def _table(source: Source, node: Expression, loop: cst.For, depth: int = 6) -> str | None:
+    """The variable from before the loop that holds the rows: of `x[order[i:j]]`, `x`."""
+    if depth == 0:
+        return None
+    if isinstance(node, cst.Subscript):
+        return _table(source, node.value, loop, depth - 1)
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+        method = node.func.attr.value in ROWS
+        return _table(source, node.func.value, loop, depth - 1) if method else None
+    if not isinstance(node, cst.Name):
+        return None
+    given = source.bindings(node.value, source.scope(loop))
+    if given and all(source.start(g) < source.start(loop) for g in given):
+        return node.value
+    made = _made_of(source, given[0]) if len(given) == 1 else None
+    return _table(source, made, loop, depth - 1) if made is not None else None
+
+
+def _made_of(source: Source, target: cst.Name) -> Expression | None:
+    """What a name is given, also as one of several: `for xb, yb in zip(a, b)`, `p, q = a, b`."""
+    above = source.parent(target)
+    position = None
+    if isinstance(above, cst.Element):
+        several = source.parent(above)
+        if not isinstance(several, cst.Tuple):
+            return None
+        position = list(several.elements).index(above)
+        above = source.parent(several)
+    if isinstance(above, cst.AssignTarget):
+        assign = source.parent(above)
+        value: Expression | None = assign.value if isinstance(assign, cst.Assign) else None
+        if position is None:
+            return value
+        same = isinstance(value, cst.Tuple) and position < len(value.elements)
+        return value.elements[position].value if same and isinstance(value, cst.Tuple) else None
+    if isinstance(above, cst.For):
+        return _looped_over(source, above.iter, position)
+    return None
+
+
+def _looped_over(source: Source, over: Expression, position: int | None) -> Expression | None:
+    if position is None:
+        return over
+    together = isinstance(over, cst.Call) and source.code(over.func) == "zip"
+    if together and isinstance(over, cst.Call) and position < len(over.args):
+        return over.args[position].value
+    return None
