@@ -328,6 +328,13 @@ REWRITES = [
         lambda x: (x - x.mean(-1, keepdim=True)) / x.std(-1, keepdim=True, correction=0), "var",
     ),
     Rewrite(
+        "two_moments_of_what_is_another_later",
+        "var = x.square().mean(1, True) - x.mean(1, True).square()\n    x = x - x.mean(1, True)\n    std = var.sqrt()\n    return x / std",
+        "    var = x.var(dim=1, keepdim=True, correction=0)",
+        "[[2000.0, 2000.25, 2000.5], [1.0, 2.0, 3.0]]", "[[1.0, 2.5, 3.0], [1.0, 2.0, 4.0]]", "variance",
+        lambda x: (x - x.mean(-1, keepdim=True)) / x.std(-1, keepdim=True, correction=0),
+    ),
+    Rewrite(
         "two_moments_in_one_expression",
         "return torch.log(torch.mean(x ** 2, 1) - x.mean(1).pow(2))",
         "    return torch.log(x.var(dim=1, correction=0))",

@@ -23,15 +23,15 @@ def propose(case: Case) -> Iterator[Candidate]:
     if case.mechanism not in MECHANISMS:
         return
     for source, difference in _differences(case):
-        text = _variance(source, difference)
-        if text is None:
+        found = _variance(source, difference)
+        if found is None:
             continue
-        root = _root_of(source, difference)
-        edit = Edit(source)
-        if root is not None:
-            edit.replace(root, text.replace("@", "std"))
+        values, where = found
+        root, edit = _root_of(source, difference), Edit(source)
+        if root is not None and source.means_the_same(values, difference, root):
+            edit.replace(root, f"{source.receiver(values)}.std({where})")
         else:
-            edit.replace(difference, text.replace("@", "var"))
+            edit.replace(difference, f"{source.receiver(values)}.var({where})")
         yield from case.change(edit, "variance", TITLE, Tier.EXACT)
 
 
@@ -50,8 +50,8 @@ def _differences(case: Case) -> Iterator[tuple[Source, cst.BinaryOperation]]:
             yield upstream[0], difference
 
 
-def _variance(source: Source, difference: cst.BinaryOperation) -> str | None:
-    """`x.@(dim=..., keepdim=..., correction=0)`, where @ stands for the function."""
+def _variance(source: Source, difference: cst.BinaryOperation) -> tuple[Expression, str] | None:
+    """Of what it is the variance, and the arguments: `dim=..., keepdim=..., correction=0`."""
     of_squares = call_of(source, difference.left, "mean")
     inner = squared(source, difference.right)
     of_values = call_of(source, inner, "mean") if inner is not None else None
@@ -66,7 +66,7 @@ def _variance(source: Source, difference: cst.BinaryOperation) -> str | None:
     for mean in (of_squares, of_values):
         if not source.means_the_same(values, mean.node, difference):
             return None
-    return f"{source.receiver(values)}.@({''.join(f'{w}, ' for w in where)}correction=0)"
+    return values, ", ".join([*where, "correction=0"])
 
 
 def _where(source: Source, mean: Fn) -> list[str] | None:

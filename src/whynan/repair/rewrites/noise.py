@@ -27,7 +27,7 @@ def propose(case: Case) -> Iterator[Candidate]:
         logs = _two_logarithms(source, call, inlined)
         if logs is None or node not in logs[:2]:
             continue
-        drawn = _drawn(source, logs[2], inlined)
+        drawn = _drawn(source, logs[2], call, inlined)
         if drawn is not None:
             edit = Edit(source).replace(call, f"{drawn}.log()").inline(inlined)
             yield from case.change(edit, "exponential_noise", TITLE, Tier.EXACT)
@@ -49,11 +49,13 @@ def _two_logarithms(
     return outer.node, inner.node, _bare(source, inner.operand, inlined)
 
 
-def _drawn(source: Source, u: Expression, inlined: list[Expression]) -> str | None:
+def _drawn(source: Source, u: Expression, there: cst.Call, inlined: list[Expression]) -> str | None:
     """`torch.rand(...)` as memory of that shape and type, filled with exponentials."""
     u = _seen(source, one_minus(u) or u, inlined)
     call = u if isinstance(u, cst.Call) else None
     if call is None or not isinstance(call.func, cst.Attribute):
+        return None
+    if not source.means_the_same(call, call, there):
         return None
     name, owner = call.func.attr.value, call.func.value
     if name == "uniform_" and not call.args:  # `torch.empty(...).uniform_()`
