@@ -191,3 +191,66 @@ def test_a_program_may_have_modules_named_like_whynans_own(scale: str, tmp_path:
     assert done.returncode == (0 if scale == "1.0" else 3)
     assert ("error[N010]" in done.stderr) == (scale == "0.0")
     assert (tmp_path / "r.html").exists()
+
+
+THREADS = """
+import threading
+import torch
+from torch import nn
+
+outcome = {}
+
+def train(i):
+    try:
+        net = nn.Sequential(nn.Linear(4, 16), nn.BatchNorm1d(16), nn.Linear(16, 1))
+        optimizer = torch.optim.Adam(net.parameters())
+        for _ in range(150):
+            optimizer.zero_grad()
+            net(torch.ones(8, 4) * i).square().mean().backward()
+            optimizer.step()
+        with torch.no_grad():
+            net(torch.ones(8, 4))
+        outcome[i] = "healthy"
+    except BaseException as error:
+        outcome[i] = repr(error)
+
+threads = [threading.Thread(target=train, args=(i,)) for i in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(sorted(outcome.items()))
+"""
+
+
+def test_threads_that_train_side_by_side_are_left_alone(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(THREADS)
+    watched = programs.run(script, mode="auto")
+    assert watched.stdout.strip() == str([(i, "healthy") for i in range(4)])
+    assert (watched.code, watched.stderr) == (0, "")
+
+
+def test_threads_may_each_have_a_watch_of_their_own() -> None:
+    failures: list[BaseException] = []
+
+    def train() -> None:
+        net = torch.nn.Linear(4, 1)
+        optimizer = torch.optim.Adam(net.parameters())
+        try:
+            with whynan.watch(net, optimizer):
+                for _ in range(60):
+                    optimizer.zero_grad()
+                    net(torch.randn(8, 4)).square().mean().backward()
+                    optimizer.step()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=train) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []

@@ -136,7 +136,8 @@ def _named_tensors(root: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 def _holders(ran: list[nn.Module]) -> list[nn.Module]:
     """The one module beyond them that all these belong to and nothing else holds; else none."""
     wanted = {id(m) for m in ran if next(m.parameters(), None) is not None}  # no loss functions
-    if not wanted:
+    # Python is building tuples in other threads, and fails there when somebody gets hold of them.
+    if not wanted or threading.active_count() > 1:
         return []
     # By type: `isinstance` would ask a lazy proxy for its class, and wake it.
     modules = [o for o in gc.get_objects() if issubclass(type(o), nn.Module)]

@@ -11,10 +11,6 @@ from typing import Any
 import torch
 from torch.autograd.profiler import record_function
 from torch.nn.parameter import is_lazy
-from torch.optim.optimizer import (
-    register_optimizer_step_post_hook,
-    register_optimizer_step_pre_hook,
-)
 
 from whynan.model import Scalar
 from whynan.record.backward_sink import BackwardSink
@@ -23,6 +19,7 @@ from whynan.record.patches import Patches
 from whynan.record.sites import Frames, capture
 from whynan.record.slicing import GRADIENT_OF, Harm
 from whynan.record.stats import local_of, norms
+from whynan.record.step_hooks import HOOKS
 
 SKIPS_IN_A_ROW = 8
 COLLAPSED_SCALE = 256.0  # eight halvings of torch's own starting scale
@@ -51,7 +48,7 @@ class OptimizerSink:
         self.backward = backward
         self.on_step: Callable[[int], None] = lambda step: None
         self.step_begins: Callable[[bool], None] = lambda gradients_are_bad: None
-        self._handles: list[Any] = []
+        self._hooks = (self._before, self._after)
         self._grad_max: float | None = None
         self._skips = 0
         self.last: Callable[[], Optimizer | None] = lambda: None  # that was asked to step
@@ -59,10 +56,7 @@ class OptimizerSink:
         self._calm: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()
 
     def install(self, patches: Patches) -> None:
-        self._handles = [
-            register_optimizer_step_pre_hook(self._before),
-            register_optimizer_step_post_hook(self._after),
-        ]
+        HOOKS.add(self._hooks)
         patches.wrap(torch.amp.GradScaler, "step", self._wrap_scaler)
         patches.wrap(Optimizer, "__init__", self._wrap_init)
         patches.wrap(Optimizer, "load_state_dict", self._wrap_load)
@@ -108,18 +102,16 @@ class OptimizerSink:
         return mark
 
     def remove(self) -> None:
-        for handle in self._handles:
-            handle.remove()
-        self._handles = []
+        HOOKS.remove(self._hooks)
 
     # ---- before the step ------------------------------------------------------------
 
-    def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> Any:
-        """A pre-hook of torch's; what it returns are the arguments to use instead."""
+    def _before(self, optimizer: Optimizer, args: Any, kwargs: Any, frame: Any) -> Any:
+        """What it returns are the arguments to use instead."""
         local, tracer = self.tracer.local, self.tracer
         if local.busy or not tracer.active:
             return None
-        frames = capture(sys._getframe(1))
+        frames = capture(frame)
         tracer.uses_optimizer = tracer.began = True
         local.paused = tracer.pause()
         self._tame = False
@@ -130,7 +122,7 @@ class OptimizerSink:
             self.tracer.put_back()
         local.optimizer = optimizer
         self.last = weakref.ref(optimizer)
-        local.step_frame = sys._getframe(1)
+        local.step_frame = frame
         torch_wrote_it = type(optimizer).__module__.startswith("torch.optim")
         local.optimizer_frames = frames if torch_wrote_it else None
         if not callable(closure):
@@ -249,7 +241,7 @@ class OptimizerSink:
 
     # ---- after the step -------------------------------------------------------------
 
-    def _after(self, optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
+    def _after(self, optimizer: Optimizer) -> None:
         local = self.tracer.local
         was_tame = local.paused is not None
         if local.optimizer is not optimizer:

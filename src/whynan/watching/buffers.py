@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +20,7 @@ class Buffers:
     """Knows the buffers of the program's models and their values at the start of the step."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()  # threads may train models of their own
         self._modules: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         self._owners: list[tuple[weakref.ref[nn.Module], str, str]] | None = None
         self._live: list[torch.Tensor] = []
@@ -56,6 +58,10 @@ class Buffers:
 
     def save(self) -> None:
         """Copy what has changed since the last time, as cheaply as possible."""
+        with self._lock:
+            self._save()
+
+    def _save(self) -> None:
         if self._owners is None:
             self._owners = self._find()
         if not self._owners:

@@ -6,6 +6,7 @@ import ctypes
 import gc
 import random
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -48,7 +49,8 @@ class Randomness:
         if numpy is None or not hasattr(numpy, "random"):
             return
         kind = numpy.random.Generator
-        self._generators = [o.bit_generator for o in gc.get_objects() if type(o) is kind]
+        if threading.active_count() == 1:  # else other threads may be in the middle of making some
+            self._generators = [o.bit_generator for o in gc.get_objects() if type(o) is kind]
         patches.wrap(numpy.random, "default_rng", self._wrap_maker)
 
     def _wrap_maker(self, original: Callable[..., Any]) -> Callable[..., Any]:
