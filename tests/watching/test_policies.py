@@ -163,3 +163,34 @@ def test_a_scale_that_collapses_is_harm(programs: ForkServer, tmp_path: Path) ->
     assert result.code == 3
     for key in ("location", "mechanism", "phase"):
         assert seen[key] == expected[key]
+
+
+READ_AFTERWARDS = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+torch.manual_seed(0)
+x = torch.randn(160, 4)
+x[50] = 0
+net = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(net.parameters(), 0.01)
+total = 0.0
+for (rows,) in DataLoader(TensorDataset(x), batch_size=4):
+    loss = net(rows / rows.norm(dim=-1, keepdim=True)).square().mean()  # HERE
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    total += loss.item()
+"""
+
+
+@pytest.mark.parametrize("policy", ["skip", "warn"])
+def test_a_loss_that_is_read_after_its_step_is_no_news(
+    policy: str, programs: ForkServer, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(READ_AFTERWARDS)
+    result = programs.run(script, mode="auto", on_anomaly=policy)
+    assert result.report is not None
+    (only,) = result.report["anomalies"]
+    assert only["location"]["source"].endswith("# HERE")
+    assert only["sample"] == 2

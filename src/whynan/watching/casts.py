@@ -1,5 +1,7 @@
-"""A model cast to half precision: weights or statistics that do not fit become infinite, and an
-infinite variance gives outputs that are finite and wrong."""
+"""A model cast to half precision, and what does not fit into it.
+
+Weights or statistics become infinite, and an infinite variance gives outputs that are finite and wrong.
+"""
 
 from __future__ import annotations
 

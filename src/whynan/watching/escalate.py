@@ -85,6 +85,7 @@ class Watch:
         self._outputs: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # bad ones
         self._judged: Seen | None = None  # an output that is being followed
         self._calls = 0
+        self._has_rested = False  # since then, values exist that nobody saw made
         self._rests = False  # until there is something to train
         self.start_states: Any = None
         self._threads: set[int] = set()
@@ -195,6 +196,7 @@ class Watch:
     def _go_quiet(self) -> None:
         if self.session.pause():
             self._judged = None
+            self._has_rested = True
             self._phase = "guard"
             self.guard.looking = self.armed_from is None
             self._save_states()
@@ -203,7 +205,7 @@ class Watch:
         """A long program that has not begun to train, and may never: recording slows it down."""
         if self._phase == "live" and self.armed_from is None and not self.guard.uses_optimizer:
             self.session.rest()
-            self._rests = True
+            self._rests = self._has_rested = True
             self._phase = "guard"
             self.guard.looking = True
 
@@ -245,11 +247,15 @@ class Watch:
             self._doubts.drop()
             self.unexplained(seen)
             return
-        alone = self.together is None and self.policy != "skip"
-        if self._phase == "replay" and alone:
-            if evidence.sink == "observed" and evidence.origin.index < self._begins_at:
+        if self._phase == "replay" and evidence.sink == "observed":
+            if evidence.origin.index < self._begins_at:
                 self.session.take_back()  # what the step that was left out had made
                 return
+        elif self._has_rested and self._phase != "replay" and is_unseen(evidence):
+            self._made_while_resting(evidence)
+            return
+        alone = self.together is None and self.policy != "skip"
+        if self._phase == "replay" and alone:
             if not is_conclusive(evidence):
                 self._give_up()
                 return
@@ -257,6 +263,18 @@ class Watch:
                 return
         self._explained = self._reported = True
         self.found(evidence, "rewind" if self._phase == "replay" else "live")
+
+    def _made_while_resting(self, evidence: Evidence) -> None:
+        """Nothing is known of where it began; after a report it is what that one told of."""
+        self.session.take_back()
+        if not self._reported:
+            value = evidence.sink_value
+            trains = evidence.sink in ("loss", "gradient", "parameter")
+            seen = Seen(
+                sink=evidence.sink, subject=evidence.subject, step=self.guard.step, value=value,
+                certain=trains or value != value,
+            )  # fmt: skip
+            self._report(seen) if seen.certain else self.unexplained(seen)
 
     def _is_seen_again(self, evidence: Evidence) -> bool:
         """A loop that takes its batches by hand goes on to the next one, which may be bad, too.
@@ -530,6 +548,13 @@ def _facts(evidence: Evidence) -> str:
     """What two looks at the same step have in common, as text: NaN is NaN there."""
     origin = evidence.origin
     return repr((origin.op, origin.site, [(o.index, o.value, o.stats) for o in origin.inputs]))
+
+
+def is_unseen(evidence: Evidence) -> bool:
+    """Whether the bad value was there when the recording began, and no loader gave it."""
+    value = evidence.origin.inputs[0] if evidence.origin.inputs else None
+    loaded = value is not None and value.source == FROM_LOADER
+    return evidence.origin_kind == "entry" and evidence.origin.index < 0 and not loaded
 
 
 def is_conclusive(evidence: Evidence) -> bool:
