@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -159,6 +160,7 @@ def watch(
     once in a while, and the report at the failing step.
     """
     _need_torch()
+    from whynan.children import optimizers_so_far
     from whynan.watching.escalate import Watch
 
     if on_anomaly not in ("stop", "skip", "warn"):
@@ -207,7 +209,10 @@ def watch(
             lambda: guard.recording().history,
         )
         guard.on_step = unrecorded(guard.session, live.step)
-    guard.start(_listed(model), _listed(optimizer))
+    known = _listed(optimizer)
+    if not known and threading.active_count() == 1:  # else somebody may be making one
+        known = optimizers_so_far()
+    guard.start(_listed(model), known)
     error: BaseException | None = None
     try:
         yield result
@@ -220,7 +225,9 @@ def watch(
     if live is not None:
         live.flush()
     result.skipped = list(guard.skipped)
-    if isinstance(error, StopRun) and result.diagnosis is not None:
+    # A bare `except:` in the loop may have kept the request to stop from coming here.
+    is_over = isinstance(error, StopRun) or (error is None and on_anomaly == "stop")
+    if is_over and result.diagnosis is not None:
         raise AnomalyFound(result.diagnosis) from None
     if error is not None:
         raise error

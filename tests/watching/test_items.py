@@ -26,6 +26,42 @@ for rows, weight in loader:
 """
 
 
+AHEAD = """
+import torch
+from accelerate import Accelerator
+from torch.utils.data import DataLoader, TensorDataset
+torch.manual_seed(0)
+x = torch.randn(80, 4)
+x[BAD] = 0
+accelerator = Accelerator(cpu=True)
+net = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+net, optimizer, loader = accelerator.prepare(net, optimizer, DataLoader(TensorDataset(x), 4))
+for (rows,) in loader:
+    loss = (net(GIVEN) / rows.norm(dim=-1, keepdim=True)).square().mean()
+    optimizer.zero_grad()
+    accelerator.backward(loss)
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("given", "named"), [("rows", True), ("rows * 2", False)])
+def test_a_loader_that_is_ahead_names_no_later_item(
+    tmp_path: Path, given: str, named: bool
+) -> None:
+    (tmp_path / "train.py").write_text(AHEAD.replace("BAD", "13").replace("GIVEN", given))
+    done = subprocess.run(
+        [sys.executable, "-m", "whynan", "run", "train.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 3, done.stderr
+    assert "only sample 1 of the 4 in the batch" in done.stderr
+    assert ("item 13 of the dataset" in done.stderr) == named
+    assert ("of the dataset" in done.stderr) == named
+
+
 @pytest.mark.parametrize("bad", [13, 42, 57])  # recorded live at steps 3 and 10; step 14 repeated
 def test_the_item_is_the_one_that_was_bad(tmp_path: Path, bad: int) -> None:
     (tmp_path / "train.py").write_text(SCRIPT.replace("BAD", str(bad)))

@@ -161,3 +161,31 @@ def test_a_long_run_keeps_some_of_its_past_and_all_of_its_end() -> None:
     measured = [row.step for row in rows if row.update_ratio is not None]
     assert measured[0] < 5
     assert len(measured) > 60
+
+
+def watched_loop(*, swallows: bool) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(80, 4)
+    x[50] = 0
+    net = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(net.parameters(), 0.01)
+    with whynan.watch():
+        for (rows,) in DataLoader(TensorDataset(x), batch_size=4):
+            try:
+                loss = net(rows / rows.norm(dim=-1, keepdim=True)).square().mean()  # HERE
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            except:  # noqa: E722  # what some loops do
+                if not swallows:
+                    raise
+
+
+@pytest.mark.parametrize("swallows", [False, True], ids=["plain", "bare except"])
+def test_a_watch_finds_the_optimizers_that_are_there_and_raises_at_its_end(swallows: bool) -> None:
+    with pytest.raises(whynan.AnomalyFound) as raised:
+        watched_loop(swallows=swallows)
+    first = raised.value.diagnosis.anomalies[0]
+    assert first.origin.step == 12
+    assert first.origin.site is not None
+    assert first.origin.site.source.endswith("# HERE")

@@ -15,7 +15,11 @@ from whynan.files import SAVE_BATCH_TO
 from whynan.model import Fetch, Sample
 from whynan.record.checks import Checks, tensors_in
 from whynan.record.patches import Patches
-from whynan.record.storages import MAX_COPY, is_torchs
+from whynan.record.sites import beyond_own
+from whynan.record.storages import MAX_COPY, is_torchs, storage_id
+
+# They ask their loader for the next batch before the step of the last one.
+AHEAD = frozenset({"accelerate", "lightning", "pytorch_lightning", "transformers"})
 
 
 class Asked:
@@ -50,6 +54,9 @@ class Batches:
         self.workers = 0  # processes that the last batch came from
         self.iterator: Callable[[], Any] = lambda: None  # that gave it, while it lives
         self.given: Any = None  # the indices, as the guard knows them, which looks on all the time
+        self._is_ahead = False  # the last batch may be a later step's
+        # Of such loaders: the storages of some batches, and the items each was made of.
+        self._recent: deque[tuple[set[int], list[int] | None]] = deque(maxlen=8)
         self._installed = False
         self._models: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()  # with parameters
         self._asked = Asked()
@@ -64,6 +71,7 @@ class Batches:
 
     def clear(self) -> None:
         self.inputs, self.indices = [], None
+        self._recent.clear()
 
     def last_fetch(self) -> Fetch | None:
         """Which batch of the run it was; the model must have been given as many samples."""
@@ -93,6 +101,10 @@ class Batches:
         self.inputs = [kept for t in dense if (kept := _kept(t)) is not None]
         self.packed = any(isinstance(arg, torch.nn.utils.rnn.PackedSequence) for arg in args)
         self._mark([] if self.packed else dense)
+        if self._is_ahead:
+            given = _storages(plain)
+            newest = reversed(self._recent)  # an address may be used again
+            self.indices = next((items for made, items in newest if made & given), None)
 
     def _mark(self, tensors: list[torch.Tensor]) -> None:
         """Their rows are samples."""
@@ -123,9 +135,18 @@ class Batches:
             self.indices = listed if listed and all(type(i) is int for i in listed) else None
             if self.indices is not None:
                 self.checks.quietly(lambda: self._mark(_rows_of(batch, len(listed))))
+            caller = beyond_own(sys._getframe(1)).f_globals.get("__name__", "")
+            self._is_ahead = caller.split(".")[0] in AHEAD
+            if self._is_ahead:
+                self._recent.append((_storages(tensors_in(batch)), self.indices))
+                self.indices = None  # until it is known which one a step is about
             return batch
 
         return fetch
+
+
+def _storages(tensors: list[torch.Tensor]) -> set[int]:
+    return {storage_id(t) for t in tensors if torch._C._has_storage(t)}
 
 
 def _rows_of(batch: Any, size: int) -> list[torch.Tensor]:
