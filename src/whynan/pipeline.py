@@ -118,13 +118,16 @@ def trace() -> Iterator[Trace]:
     from whynan.record.session import Session
 
     session, result, error = Session(), Trace(), None
+    caller = sys._getframe(2)  # of `__enter__`, which is of this generator
     session.start()
     try:
         yield result
+        session.look_at_results(caller.f_locals)
     except BaseException as raised:
         error = raised
         raise
     finally:
+        del caller
         session.stop(error)
         result._recording = session.recording()
 

@@ -550,3 +550,20 @@ def test_a_variance_that_a_cast_made_infinite_is_harm_where_it_flattens_the_outp
             norm(torch.randn(5, 3).mul(1000).half()).tolist()
 
     expect(program, "norm.half()", "overflow", "init")
+
+
+def test_a_single_number_that_a_traced_block_leaves_behind_is_its_result() -> None:
+    best, before = torch.tensor(float("inf")), torch.tensor(float("nan"))
+    with whynan.trace() as recording:
+        loss = torch.log(torch.zeros(2)).sum()
+        table = torch.log(torch.zeros(3))  # several numbers: a mask, perhaps
+        kept = torch.tensor(float("inf"))
+    (found,) = whynan.diagnose(recording).anomalies
+    assert found.finding.headline.startswith("the result `loss` is -inf because `log`")
+    del loss
+    with whynan.trace() as recording:
+        table = torch.log(torch.zeros(3))
+        kept = torch.tensor(float("inf"))
+        right = torch.minimum(kept, torch.ones(()))
+    assert whynan.diagnose(recording).anomalies == ()
+    del best, before, table, kept, right

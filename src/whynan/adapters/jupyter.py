@@ -48,6 +48,7 @@ def run_cell(shell: Any, line: str, cell: str) -> Diagnosis:
     error: BaseException | None = None
     try:
         run()
+        session.look_at_results(shell.user_ns)
     except BaseException as raised:
         error = raised
     try:

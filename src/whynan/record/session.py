@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -150,6 +150,19 @@ class Session:
         if torch.is_inference_mode_enabled() == self._in_inference:
             mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]  # torch
             self._is_asleep = False
+
+    def look_at_results(self, names: Mapping[str, Any]) -> None:
+        """Single numbers that the block has made and leaves behind, such as a loss that nothing was
+        done with; unless there is harm that explains them."""
+        if self._evidence or self.outputs.waits_for():
+            return
+        numbers = [
+            (f"the result `{name}`", value)
+            for name, value in names.items()
+            if type(value) is torch.Tensor and value.numel() == 1 and value.is_floating_point()
+        ]
+        made = [(name, t) for name, t in numbers if self.tracer.entry_of(t) is not None]
+        self.checks.quietly(lambda: self.checks.check("output", made, None))
 
     def stop(self, error: BaseException | None = None) -> None:
         """End the block; `error` is the exception that left it, if one did."""
