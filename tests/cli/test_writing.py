@@ -67,14 +67,14 @@ def test_an_output_that_is_full_is_one_line(command: str, array: Path) -> None:
     script, run = array.parent / "a.py", array.parent / "run.whynan"
     script.write_text("x = 1\n")
     Recording().save(run)
-    args: list[object] = {
+    arguments: dict[str, list[object]] = {
         "check": [array],
         "lint": ["--format", "json", script],
         "explain": ["--list"],
         "report": [run],
-    }[command]
+    }
     with FULL.open("w") as full:
-        done = whynan(command, *args, stdout=full.fileno())
+        done = whynan(command, *arguments[command], stdout=full.fileno())
     assert is_one_line(done.stderr), done.stderr
     assert "No space left" in done.stderr
     assert done.returncode == 2
