@@ -238,3 +238,41 @@ def test_cosine_never_exceeds_one() -> None:
     torch.manual_seed(0)
     u = torch.randn(2000, 8)
     assert stable.cosine_similarity(u, u * 3).max() <= 1
+
+
+@pytest.mark.parametrize("scale", [1e-37, 1e-30, 1.0, 1e20, 1e38])
+@pytest.mark.parametrize("masked", [False, True])
+def test_spread_of_values_of_any_size(scale: float, masked: bool) -> None:
+    x = torch.tensor([scale, 3 * scale], requires_grad=True)
+    keep = torch.ones(2, dtype=torch.bool)
+    spread = stable.masked_std(x, keep) if masked else stable.std(x)
+    (slope,) = torch.autograd.grad(spread, x)
+    assert spread.item() == pytest.approx(scale, rel=1e-6)
+    assert slope.tolist() == pytest.approx([-0.5, 0.5])
+
+
+def test_spread_loses_no_digit_to_its_scale() -> None:
+    x = torch.tensor([16777214.0, 16777215.0])
+    assert stable.std(x) == 0.5
+    assert stable.std(torch.tensor([1e300, 3e300], dtype=torch.float64)).item() == 1e300
+    assert stable.std(x * 0 + 1e20, eps=1e-5).item() == pytest.approx(1e-5)
+
+
+@pytest.mark.parametrize("function", [stable.softmax, stable.log_softmax])
+@pytest.mark.parametrize("cold", [1e-20, 1e-30, 1e-38, 1e-42, 0.0])
+def test_a_learned_temperature_may_become_very_cold(function: Any, cold: float) -> None:
+    x = torch.tensor([1.0, 3.0, -2.0], requires_grad=True)
+    t = torch.tensor(cold, requires_grad=True)
+    slopes = torch.autograd.grad(function(x, temperature=t)[1], (x, t))
+    (plain,) = torch.autograd.grad(function(x, temperature=cold)[1], x)
+    assert slopes[0].tolist() == plain.tolist() == [0.0] * 3
+    assert slopes[1].item() == 0
+    through_func = torch.func.grad(lambda t: function(x, temperature=t)[1])(t)
+    assert through_func.item() == 0
+
+
+@pytest.mark.parametrize("function", [stable.softmax, stable.log_softmax])
+def test_a_temperature_is_checked_in_either_form(function: Any) -> None:
+    for negative in (-1.0, torch.tensor(-1.0), torch.tensor([[1.0], [-1.0]])):
+        with pytest.raises(ValueError, match="temperature must not be negative, got -1"):
+            function(torch.ones(2, 3), temperature=negative)

@@ -8,8 +8,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from whynan.stable.precision import together, widen
-from whynan.stable.quick import above, keep_above, quick
+from whynan.stable.precision import power_of_two_for, together, widen
+from whynan.stable.quick import above, is_plain, keep_above, quick
 
 Empty = Literal["zeros", "uniform", "raise"]
 
@@ -73,12 +73,29 @@ _cool = quick(
 
 def _cooled_by(x: Tensor, dim: int, temperature: Tensor) -> Tensor:
     """A temperature that may be learned: a -inf logit gives it no gradient, nor does a 0."""
+    _refuse_negative(temperature)
     temperature = temperature.to(x.dtype)
     below = x - x.detach().amax(dim, keepdim=True)
-    hidden, cold = below == -math.inf, temperature == 0
-    scaled = torch.where(hidden, 0.0, below) / torch.where(cold, 1.0, temperature)
-    scaled = torch.where(cold & (below < 0), -math.inf, scaled)
-    return torch.where(hidden, -math.inf, scaled)
+    cold = temperature < torch.finfo(x.dtype).tiny
+    temperature = torch.where(cold, 1.0, temperature)
+    # The slope by the temperature is below / temperature^2, which overflows where the quotient does
+    # not, and times a gradient of 0 is then NaN. In this form each factor is applied in turn.
+    scale = power_of_two_for(temperature)
+    part, whole = below * scale, temperature * scale
+    hidden = (part / whole / whole).detach() == -math.inf
+    scaled = torch.where(hidden, -math.inf, torch.where(hidden, 0.0, part) / whole)
+    frozen = torch.where(below == 0, 0.0, torch.where(below < 0, -math.inf, below))
+    return torch.where(cold, frozen, scaled)
+
+
+def _refuse_negative(temperature: Tensor) -> None:
+    """Only where a look costs nothing; elsewhere a negative temperature counts as 0."""
+    if temperature.device.type != "cpu" or not is_plain(temperature):
+        return
+    negative = temperature.detach() < 0
+    if bool(negative.any()):
+        first = temperature.detach()[negative][0].item()
+        raise ValueError(f"temperature must not be negative, got {first:g}")
 
 
 def clipped_softmax(x: Tensor, dim: int = -1, *, floor: float | None = None) -> Tensor:
