@@ -216,6 +216,6 @@ def test_a_report_that_cannot_be_written_says_so(tmp_path: Path, option: str) ->
         [sys.executable, "-m", "whynan", "report", "r", option, str(missing)],
         cwd=tmp_path, capture_output=True, text=True,
     )  # fmt: skip
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr == f"whynan: cannot write {missing}: No such file or directory\n"
     assert "error[N012]" in done.stdout

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from whynan.codec import Mismatch, decode, encode
-from whynan.errors import WhynanError
+from whynan.errors import UsageError
 from whynan.files import write_atomically
 from whynan.model import Diagnosis, Evidence, HistoryRow, Outcome
 from whynan.quotes import quoted
@@ -59,16 +59,16 @@ def load(path: Path | str) -> Recording:
     try:
         plain = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_constant)
     except OSError as error:
-        raise WhynanError(f"cannot read {path}: {error.strerror or error}") from error
+        raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
     except UnicodeDecodeError:
-        raise WhynanError(f"{path} is not a whynan recording: it is not text") from None
+        raise UsageError(f"{path} is not a whynan recording: it is not text") from None
     except (ValueError, RecursionError) as error:
-        raise WhynanError(f"{path} is not a whynan recording, or it is cut off: {error}") from None
+        raise UsageError(f"{path} is not a whynan recording, or it is cut off: {error}") from None
     _check_schema(path, plain.get("schema") if isinstance(plain, dict) else None)
     try:
         return decode(Recording, plain)
     except (Mismatch, RecursionError) as error:
-        raise WhynanError(f"{path} is a damaged whynan recording: {error}") from None
+        raise UsageError(f"{path} is a damaged whynan recording: {error}") from None
 
 
 def _no_constant(name: str) -> None:
@@ -79,7 +79,7 @@ def _check_schema(path: Path, schema: object) -> None:
     if schema == SCHEMA:
         return
     if schema == "whynan.report/1":
-        raise WhynanError(f"{path} is a report (--json), not a recording of a run")
+        raise UsageError(f"{path} is a report (--json), not a recording of a run")
     if isinstance(schema, str) and schema.startswith("whynan.recording/"):
-        raise WhynanError(f"{path} has the format {schema}; this whynan reads {SCHEMA}")
-    raise WhynanError(f"{path} is not a whynan recording: it does not say `{SCHEMA}`")
+        raise UsageError(f"{path} has the format {schema}; this whynan reads {SCHEMA}")
+    raise UsageError(f"{path} is not a whynan recording: it does not say `{SCHEMA}`")

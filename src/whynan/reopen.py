@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO
 
-from whynan.errors import WhynanError
+from whynan.errors import UsageError
 from whynan.explain.story import tell
 from whynan.model import Diagnosis
 from whynan.pipeline import diagnose, render_text
@@ -51,4 +51,4 @@ def write(
             try:
                 import_module(f"whynan.report.{name}").write(diagnosis, path)
             except OSError as error:
-                raise WhynanError(f"cannot write {path}: {error.strerror or error}") from error
+                raise UsageError(f"cannot write {path}: {error.strerror or error}") from error

@@ -354,3 +354,32 @@ def test_nothing_is_printed_and_the_value_is_left_alone(capsys: pytest.CaptureFi
     assert x._version == 0
     assert torch.equal(x.detach().nan_to_num(), before.nan_to_num())
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
+def test_places_in_a_sparse_tensor_are_those_of_the_whole(hybrid: bool, dtype: torch.dtype) -> None:
+    dense = torch.zeros(3, 4, dtype=dtype)
+    dense[0, 1], dense[1, 3], dense[2, 2] = 1, 900, math.nan
+    item = whynan.check(dense.to_sparse(1 if hybrid else 2)).items[0]
+    assert item.summary.first_bad == (2, 2)
+    assert item.summary.farthest == (1, 3)
+
+
+def test_one_kind_can_be_asked_for_by_its_name_alone() -> None:
+    x = torch.tensor([math.inf, 1.0])
+    assert whynan.check(x, only="nan")
+    assert not whynan.check(x, only="inf")
+    with pytest.raises(ValueError, match="unknown kind 'nans'"):
+        whynan.check(x, only="nans")
+
+
+def test_a_meta_tensor_has_no_values_to_check() -> None:
+    weights = torch.ones(2, device="meta")
+    with pytest.raises(ValueError, match="weights is on the meta device"):
+        whynan.assert_finite(weights)
+
+
+def test_a_single_complex_number_is_shown_with_both_parts() -> None:
+    assert str(whynan.check(torch.tensor([1 + 0j]))).startswith("1 complex64  in [0, 1]")
+    assert str(whynan.check(torch.tensor([2.0]))) == "1 float32  2"

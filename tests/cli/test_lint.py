@@ -295,3 +295,24 @@ def test_explain_shows_lint_pages_beside_those_of_the_run() -> None:
     listed = CliRunner().invoke(commands, ["explain", "--list"], standalone_mode=False).output
     assert "N090  opaque-op" in listed
     assert "N041  empty-read" in listed
+
+
+@pytest.mark.parametrize("text", ["def f(:\n", "print 'python 2'\n", "import torch\ndef f(:\n"])
+def test_a_named_file_that_cannot_be_parsed_is_always_told(tree: Path, text: str) -> None:
+    (tree / "broken.py").write_text(text)
+    for result in (lint("broken.py"), lint("--fix", "broken.py"), lint("-", stdin=text)):
+        assert "N000" in result.output
+        assert code(result) == 1
+
+
+def test_a_named_notebook_that_is_none_is_always_told(tree: Path) -> None:
+    (tree / "broken.ipynb").write_text("{")
+    result = lint("broken.ipynb")
+    assert "was not read" in result.output
+    assert code(result) == 1
+
+
+def test_folders_are_searched_without_parsing_what_is_irrelevant(tree: Path) -> None:
+    (tree / "old").mkdir()
+    (tree / "old" / "broken.py").write_text("print 'python 2'\n")
+    assert code(lint("old")) == 0

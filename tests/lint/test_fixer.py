@@ -114,13 +114,13 @@ def test_augmented_assignment_stays_an_assignment() -> None:
             y /= y.sum(dim=-1, keepdim=True)
             x = torch.relu(x)
             x /= x.norm(dim=-1, keepdim=True)
-            x /= (x * mask).sum() / mask.sum()
+            x /= (x * mask.bool()).sum() / mask.bool().sum()
             return x, y
     """
     after = fixed(before)
     assert "    y /= y.sum(dim=-1, keepdim=True)\n" in after
     assert "    x /= x.norm(dim=-1, keepdim=True)\n" in after
-    assert "    x /= (x * mask).sum() / mask.sum().clamp(min=1)\n" in after
+    assert "    x /= (x * mask.bool()).sum() / mask.bool().sum().clamp(min=1)\n" in after
 
 
 def test_line_ends_and_tabs_stay() -> None:

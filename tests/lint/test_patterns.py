@@ -92,3 +92,42 @@ def test_message_and_help_are_statements_in_the_house_voice(pattern: Pattern) ->
         assert not text.endswith((".", "!", "?"))
         assert "  " not in text
     assert found.severity in ("error", "warning", "info")
+
+
+@pytest.mark.parametrize(
+    ("mask", "is_certain"),
+    [
+        ("mask", False),
+        ("mask.float()", False),
+        ("mask * torch.sigmoid(y)", False),
+        ("y > 0", True),
+        ("(y > 0).float()", True),
+        ("(y > 0).to(x.dtype).unsqueeze(-1)", True),
+        ("y.ne(0).long()", True),
+        ("mask.bool()", True),
+        ("mask.to(torch.bool).float()", True),
+        ("~torch.isnan(y)", True),
+        ("1 - (y == 0).float()", True),
+        ("torch.logical_and(y > 0, x > 0)", True),
+    ],
+)
+def test_a_mean_over_weights_is_not_fixed_as_one_over_a_mask(mask: str, is_certain: bool) -> None:
+    """A sum of weights such as [.25, .25] is below 1 and must stay what it is."""
+    body = f"keep_mask = {mask}\nreturn (x * keep_mask).sum() / keep_mask.sum()"
+    found = [f for f in findings(program(body)) if f.slug == "masked-mean"]
+    assert [f.replacement is not None for f in found] == [is_certain]
+
+
+def test_what_selects_by_index_is_no_weight() -> None:
+    (found,) = findings(program("return x[mask].sum() / mask.sum()"))
+    assert found.replacement is not None
+
+
+@pytest.mark.parametrize(
+    ("bias", "condition"),
+    [("mask * float('-inf')", "mask != 0"), ("(1 - mask) * float('-inf')", "mask == 0")],
+)
+def test_help_for_an_infinite_mask_hides_what_the_code_hides(bias: str, condition: str) -> None:
+    for body in (f"return x + {bias}", f"return {bias}"):
+        (found,) = findings(program(body))
+        assert f"masked_fill({condition}, float(" in found.help

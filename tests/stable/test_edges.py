@@ -238,3 +238,113 @@ def test_cosine_never_exceeds_one() -> None:
     torch.manual_seed(0)
     u = torch.randn(2000, 8)
     assert stable.cosine_similarity(u, u * 3).max() <= 1
+
+
+@pytest.mark.parametrize("scale", [1e-37, 1e-30, 1.0, 1e20, 1e38])
+@pytest.mark.parametrize("masked", [False, True])
+def test_spread_of_values_of_any_size(scale: float, masked: bool) -> None:
+    x = torch.tensor([scale, 3 * scale], requires_grad=True)
+    keep = torch.ones(2, dtype=torch.bool)
+    spread = stable.masked_std(x, keep) if masked else stable.std(x)
+    (slope,) = torch.autograd.grad(spread, x)
+    assert spread.item() == pytest.approx(scale, rel=1e-6)
+    assert slope.tolist() == pytest.approx([-0.5, 0.5])
+
+
+def test_spread_loses_no_digit_to_its_scale() -> None:
+    x = torch.tensor([16777214.0, 16777215.0])
+    assert stable.std(x) == 0.5
+    assert stable.std(torch.tensor([1e300, 3e300], dtype=torch.float64)).item() == 1e300
+    assert stable.std(x * 0 + 1e20, eps=1e-5).item() == pytest.approx(1e-5)
+
+
+@pytest.mark.parametrize("function", [stable.softmax, stable.log_softmax])
+@pytest.mark.parametrize("cold", [1e-20, 1e-30, 1e-38, 1e-42, 0.0])
+def test_a_learned_temperature_may_become_very_cold(function: Any, cold: float) -> None:
+    x = torch.tensor([1.0, 3.0, -2.0], requires_grad=True)
+    t = torch.tensor(cold, requires_grad=True)
+    slopes = torch.autograd.grad(function(x, temperature=t)[1], (x, t))
+    (plain,) = torch.autograd.grad(function(x, temperature=cold)[1], x)
+    assert slopes[0].tolist() == plain.tolist() == [0.0] * 3
+    assert slopes[1].item() == 0
+    through_func = torch.func.grad(lambda t: function(x, temperature=t)[1])(t)
+    assert through_func.item() == 0
+
+
+@pytest.mark.parametrize("function", [stable.softmax, stable.log_softmax])
+def test_a_temperature_is_checked_in_either_form(function: Any) -> None:
+    for negative in (-1.0, torch.tensor(-1.0), torch.tensor([[1.0], [-1.0]])):
+        with pytest.raises(ValueError, match="temperature must not be negative, got -1"):
+            function(torch.ones(2, 3), temperature=negative)
+
+
+def both_ways(function: Any, *given: Any) -> list[tuple[list[Any], list[Any]]]:
+    """Value and gradients, by the quick way and by the plain one that `torch.func` takes."""
+    tensors = [torch.tensor(x) for x in given]
+    leaves = [x.clone().requires_grad_() for x in tensors]
+    value = function(*leaves)
+    slopes = torch.autograd.grad(value.sum(), leaves)
+    vjp: Any = torch.func.vjp
+    plain_value, pull = vjp(function, *tensors)
+    plain = pull(torch.ones_like(plain_value))
+    return [
+        (value.tolist(), [s.tolist() for s in slopes]),
+        (plain_value.tolist(), [s.tolist() for s in plain]),
+    ]
+
+
+def test_negative_zero_is_zero() -> None:
+    for value, (slope,) in both_ways(stable.softplus_inv, [-0.0, 0.0]):
+        assert value == [-INF, -INF]
+        assert slope == [INF, INF]
+    for value, slopes in both_ways(stable.safe_atan2, [-0.0, 0.0, -0.0, 0.0], [-0.0, -0.0, 0.0, 0.0]):  # fmt: skip
+        assert value == [0.0] * 4
+        assert slopes == [[0.0] * 4] * 2
+
+
+def test_nan_is_not_filled_or_raised_to_one() -> None:
+    for fill in (0.0, 2.0):
+        divide = lambda a, b: stable.safe_div(a, b, fill=fill)  # noqa: B023, E731 # used at once
+        for value, slopes in both_ways(divide, [NAN, 1.0, INF], [0.0, 0.0, 0.0]):
+            assert math.isnan(value[0])
+            assert value[1:] == [fill, fill]
+            assert slopes == [[0.0] * 3] * 2
+    for value, _ in both_ways(stable.safe_pow, [NAN, 0.0, 2.0], [0.0, 0.0, 0.0]):
+        assert math.isnan(value[0])
+        assert value[1:] == [0.0, 1.0]
+
+
+def test_an_infinite_divergence_has_no_nan_gradient() -> None:
+    p, q = [[0.0, 0.0], [0.0, 1.0]], [[0.0, -INF], [1.0, 0.0]]
+    for value, (of_p, of_q) in both_ways(stable.kl_from_logits, p, q):
+        assert value[0] == INF
+        assert of_p[0] == [0.0, 0.0]
+        assert of_q[0] == pytest.approx([0.5, -0.5])
+        assert of_p[1][0] == pytest.approx(-of_p[1][1])
+        assert of_p[1][0] != 0
+
+
+def test_rows_of_no_values_give_what_torch_gives() -> None:
+    x, keep = torch.ones(2, 0), torch.ones(2, 0, dtype=torch.bool)
+    assert stable.logsumexp(x).tolist() == [-INF, -INF]
+    assert stable.logsumexp(x, keepdim=True).tolist() == [[-INF], [-INF]]
+    for found in (
+        stable.clipped_softmax(x),
+        stable.softmax(x, temperature=0.5),
+        stable.log_softmax(x, temperature=torch.tensor(0.5)),
+        stable.masked_softmax(x, keep),
+        stable.masked_log_softmax(x, keep),
+    ):
+        assert found.shape == (2, 0)
+    assert stable.clipped_softmax(torch.tensor(3.0)).item() == 1
+
+
+@pytest.mark.parametrize("function", [stable.masked_softmax, stable.masked_log_softmax])
+def test_an_unknown_answer_to_empty_rows_is_refused(function: Any) -> None:
+    with pytest.raises(ValueError, match="'zeros', 'uniform', 'raise', got 'foo'"):
+        function(torch.ones(2), torch.ones(2, dtype=torch.bool), empty="foo")
+
+
+def test_an_unknown_answer_to_rows_without_weight_is_refused() -> None:
+    with pytest.raises(ValueError, match="'raise', 'uniform', got 'foo'"):
+        stable.safe_categorical(torch.ones(2), empty="foo")  # type: ignore[arg-type]

@@ -128,9 +128,10 @@ class Summary:
         if stats.device != "cpu":
             parts[0] += f" {stats.device}"
         if stats.min is not None and stats.max is not None:
-            if stats.count == 1:
+            if stats.count == 1 and stats.min == stats.max:
                 parts.append(number(stats.min))
-            else:
+            else:  # a single complex number, too: its two parts
                 parts.append(f"in [{number(stats.min)}, {number(stats.max)}]")
+            if stats.count != 1:
                 parts.append(f"mean {number(self.mean)}, std {number(self.std)}")
         return "  ".join(parts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from whynan.checking.dtypes import limits_of
@@ -26,8 +27,10 @@ def tally_tensor(x: torch.Tensor) -> Tally:
         x = x.detach()
         if x.is_quantized:
             x = x.dequantize()
+        if x.layout is torch.sparse_coo:
+            return _sparse(x.coalesce())
         if x.layout is not torch.strided:
-            x = x.to_dense() if x.layout is not torch.sparse_coo else x.coalesce().values()
+            x = x.to_dense()
         if x.device.type == "meta":
             return Tally()
         if x.is_complex():
@@ -35,6 +38,24 @@ def tally_tensor(x: torch.Tensor) -> Tally:
         if x.is_neg():
             x = x.resolve_neg()
         return _on_cpu(x) if x.device.type == "cpu" else on_device(x)
+
+
+def _sparse(x: torch.Tensor) -> Tally:
+    """Of the stored values; positions are those in the whole tensor."""
+    values = x.values()
+    tally = tally_tensor(values)
+    inner = math.prod(values.shape[1:])  # of a hybrid tensor each stored entry is an array
+
+    def in_whole(position: int | None) -> int | None:
+        if position is None:
+            return None
+        entry, rest = divmod(position, inner)
+        at = 0
+        for size, index in zip(x.shape, x.indices()[:, entry].tolist(), strict=False):
+            at = at * size + int(index)
+        return at * inner + rest
+
+    return replace(tally, first_bad=in_whole(tally.first_bad), far=in_whole(tally.far))
 
 
 def _on_cpu(x: torch.Tensor) -> Tally:

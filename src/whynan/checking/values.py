@@ -28,7 +28,7 @@ def check(
     probability: bool = False,
     logits: bool = False,
     dim: int = -1,
-    only: tuple[str, ...] | None = None,
+    only: str | tuple[str, ...] | None = None,
     raises: bool = False,
     tolerance: float | None = None,
     headroom: float = 16.0,
@@ -47,12 +47,14 @@ def check(
     probability: along `dim`, values must be finite, not negative and sum to 1 within `tolerance`
         (what `multinomial` and `Categorical` need; 1e-5 in float32).
     logits: along `dim`, no NaN, no +inf and no row that is -inf throughout.
-    only: exactly these kinds are wrong, nothing else is remarked: "nan", "inf", "negative", "zero",
+    only: exactly this kind or these are wrong, nothing else is remarked: "nan", "inf", "negative", "zero",
         "subnormal", "limit", "constant", "outlier".
     raises: raise `CheckFailed` (an AssertionError) instead of returning a bad result.
     headroom, outlier: remark a largest value within this factor of the type's limit; a value this
         many standard deviations from the mean.
     """
+    if isinstance(only, str):
+        only = (only,)
     unknown = set(only or ()) - set(KINDS)
     if unknown:
         raise ValueError(f"unknown kind {sorted(unknown)[0]!r}; known: {', '.join(KINDS)}")
@@ -92,7 +94,12 @@ def assert_finite(x: Any, name: str = "") -> None:
     """
     __tracebackhide__ = True  # pytest shows the caller's line
     with _unseen():
-        if not all(_surely_finite(array) for _, array in arrays_in(x, name)):
+        arrays = list(arrays_in(x, name))
+        for path, array in arrays:
+            if getattr(array, "is_meta", False) is True:
+                where = path or argument_at(sys._getframe(1)) or "the tensor"
+                raise ValueError(f"{where} is on the meta device, which holds no values to check")
+        if not all(_surely_finite(array) for _, array in arrays):
             name = name or argument_at(sys._getframe(1))
             check(x, name=name, only=("nan", "inf"), raises=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
@@ -49,6 +50,7 @@ def main() -> None:
     """Entry point."""
     try:
         code = commands.main(prog_name="whynan", standalone_mode=False)
+        _flush()
     except click.exceptions.Abort:
         sys.exit(130)
     except click.ClickException as error:
@@ -57,4 +59,25 @@ def main() -> None:
     except WhynanError as error:
         print(f"whynan: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except BrokenPipeError:
+        _forget_output()
+        sys.exit(1)
+    except OSError as error:
+        # Only a stream that is open already fails without a name: a full disk behind `>`.
+        if error.filename is not None or error.errno is None:
+            raise
+        _forget_output()
+        print(f"whynan: cannot write the output: {error.strerror}", file=sys.stderr)
+        sys.exit(2)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _flush() -> None:
+    """Here, where a failure can still be told in one line."""
+    if sys.stdout is not None and not sys.stdout.closed:
+        sys.stdout.flush()
+
+
+def _forget_output() -> None:
+    """What could not be written is not tried again when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

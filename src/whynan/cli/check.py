@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +35,7 @@ def check(
     whynan check data/
     """
     _need_numpy()
+    _need_folder_of(json_path)
     from whynan.checking.compare import compare
     from whynan.checking.file_text import as_json, exit_code, lines_of
     from whynan.checking.files import find_files
@@ -71,6 +70,15 @@ def _need_numpy() -> None:
         from whynan.errors import UsageError
 
         raise UsageError("checking files needs NumPy: pip install 'whynan[tables]'") from None
+
+
+def _need_folder_of(json_path: Path | None) -> None:
+    """Said before minutes of reading, not after them."""
+    if json_path is not None and not json_path.absolute().parent.is_dir():
+        from whynan.errors import UsageError
+
+        folder = json_path.absolute().parent
+        raise UsageError(f"--json {json_path}: the folder {folder} does not exist")
 
 
 class _Bar:
@@ -118,7 +126,10 @@ def _write(made: dict[str, Any], path: Path) -> None:
     if str(path) == "-":
         click.echo(text)
         return
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    with os.fdopen(handle, "w") as file:
-        file.write(text)
-    os.replace(temporary, path)
+    from whynan.errors import UsageError
+    from whynan.files import write_atomically
+
+    try:
+        write_atomically(path, text + "\n")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror or error}") from error

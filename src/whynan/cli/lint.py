@@ -61,6 +61,7 @@ def lint(
         ignore=(*config.ignore, *_names(ignore)),
         config=config,
         mode="fix" if fix else "diff" if diff else "check",
+        named=frozenset([stdin_filename] if paths == ("-",) else paths),
     )
     choose(task.select, task.ignore)  # a wrong name is said before any file is read
     if paths == ("-",):

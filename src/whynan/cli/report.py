@@ -9,7 +9,10 @@ import click
 
 @click.command()
 @click.option(
-    "--json", "json_path", type=click.Path(path_type=Path), help="Also write the report as JSON."
+    "--json",
+    "json_path",
+    type=click.Path(path_type=Path),
+    help="Also write the report as JSON; `-` for standard output instead of text.",
 )
 @click.option(
     "--html", "html_path", type=click.Path(path_type=Path), help="Also write it as one HTML page."
@@ -40,7 +43,13 @@ def report(
 
     with while_waiting(f"reading {recording}"):
         diagnosis = reopen.reopen(recording)
-    reopen.show(diagnosis, sys.stdout)
+    if str(json_path) == "-":
+        from whynan.report.json_report import dumps
+
+        click.echo(dumps(diagnosis), nl=False)
+        json_path = None
+    else:
+        reopen.show(diagnosis, sys.stdout)
     with while_waiting("writing"):
         reopen.write(diagnosis, json=json_path, html=html_path, tensorboard=folder)
     return 0

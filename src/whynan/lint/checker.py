@@ -34,9 +34,13 @@ class Checker:
             for op in pattern.ops:
                 self.by_op.setdefault(op, []).append(pattern)
 
-    def check(self, text: str, path: str) -> list[Finding]:
-        """Findings in one file; a syntax error is a finding of its own."""
-        if not RELEVANT.search(text) or not TRIGGERS.search(text):
+    def check(self, text: str, path: str, *, skim: bool = True) -> list[Finding]:
+        """Findings in one file; a syntax error is a finding of its own.
+
+        `skim`: a file that cannot hold a pattern is not parsed, and its syntax errors stay unseen.
+        """
+        is_relevant = RELEVANT.search(text) and TRIGGERS.search(text)
+        if skim and not is_relevant:
             return []
         try:
             with warnings.catch_warnings():
@@ -46,6 +50,8 @@ class Checker:
                 tree = ast.parse(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             return [_unparsable(error, path, text)]
+        if not is_relevant:
+            return []
         source = Source(text, tree, path)
         matches: dict[tuple[int, int, int, int], tuple[Pattern, Match]] = {}
         covered: set[tuple[int, int, int, int]] = set()

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import TYPE_CHECKING
 
-from whynan.lint.terms import Term, names_in, number_of, resolve, same_values, strip, walk_through
+from whynan.lint.terms import (
+    SHAPE_ATTRIBUTES,
+    SHAPE_OPS,
+    Term,
+    names_in,
+    number_of,
+    resolve,
+    same_values,
+    strip,
+    walk_through,
+)
 
 if TYPE_CHECKING:
     from whynan.lint.flow import Walker
@@ -263,6 +274,42 @@ def is_mask(term: Term) -> bool:
         return True
     rest = one_minus(t)
     return rest is not None and is_mask(rest)
+
+
+TRUTHS = frozenset([
+    "compare", "invert", "not", "isnan", "isfinite", "isinf", "isin", "isclose", "isposinf",
+    "isneginf", "eq", "ne", "gt", "ge", "lt", "le", "greater", "greater_equal", "less",
+    "less_equal", "not_equal", "logical_and", "logical_or", "logical_not", "logical_xor", "bool",
+])  # fmt: skip
+BOOL = re.compile(r"(^|\.)bool_?$")
+
+
+def is_binary(term: Term, depth: int = 8) -> bool:
+    """Is every value 0 or 1 by the way it is made? A name says nothing: masks can be weights."""
+    t = resolve(term)
+    if depth == 0:
+        return False
+    if t.op.removeprefix(".") in TRUTHS or _names_bool(t):
+        return True
+    if t.op in ("and", "or", "mul", "merged"):
+        return bool(t.args) and all(is_binary(a, depth - 1) for a in t.args)
+    if t.op == "ifexp":
+        return all(is_binary(a, depth - 1) for a in t.args[1:])
+    rest = one_minus(t)
+    if rest is not None:
+        return is_binary(rest, depth - 1)
+    keeps = t.op in SHAPE_OPS or t.op in (".long", ".int") or (t.op == "attr" and t.value in SHAPE_ATTRIBUTES)  # fmt: skip
+    return keeps and bool(t.args) and is_binary(t.args[0], depth - 1)
+
+
+def _names_bool(term: Term) -> bool:
+    """`.to(torch.bool)`, `.astype(bool)`, `torch.tensor(..., dtype=torch.bool)`."""
+    if term.op not in ("to", "type", "astype", "tensor", "as_tensor", "array", "asarray"):
+        return False
+    return any(
+        isinstance(t.node, ast.Name | ast.Attribute) and BOOL.search(ast.unparse(t.node))
+        for t in (*term.args[1:], *term.kw.values())
+    )
 
 
 def has_gradient(term: Term, here: Walker) -> bool:

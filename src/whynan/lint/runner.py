@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from whynan.lint.checker import Checker
@@ -13,6 +13,7 @@ from whynan.lint.fixer import fix
 from whynan.lint.notebook import NotANotebook, Notebook
 from whynan.lint.selection import Config, Selection, choose
 
+Find = Callable[[str], list[Finding]]
 MANY = 200  # files: below, starting processes costs more than it saves
 
 
@@ -24,6 +25,7 @@ class Task:
     ignore: tuple[str, ...]
     config: Config
     mode: str = "check"  # check, fix or diff
+    named: frozenset[str] = frozenset()  # files given one by one: if unreadable, it is said
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +58,8 @@ class Runner:
         try:
             with open(path, "rb") as file:
                 raw = file.read()
-            if b"torch" not in raw and b"numpy" not in raw:
+            skim = path not in self.task.named
+            if skim and b"torch" not in raw and b"numpy" not in raw:
                 return FileResult(path=path)
             text, encoding = decode(raw)
         except (OSError, SyntaxError, UnicodeDecodeError) as error:
@@ -71,26 +74,28 @@ class Runner:
             write(path, fixed, encoding)
         return result
 
+    def _finder(self, path: str) -> Find:
+        checker, skim = self._checker(path), path not in self.task.named
+        return lambda text: checker.check(text, path, skim=skim)
+
     def text(self, path: str, text: str) -> tuple[FileResult, str]:
         """Findings of a text under a name, and the fixed text."""
-        checker = self._checker(path)
+        find = self._finder(path)
         if path.endswith(".ipynb"):
-            return self._notebook(path, text, checker)
+            return self._notebook(path, text, find)
         if self.task.mode == "check":
-            return FileResult(path=path, findings=tuple(checker.check(text, path))), text
-        fixed, made = fix(text, lambda t: checker.check(t, path))
-        left = checker.check(fixed if self.task.mode == "fix" else text, path)
+            return FileResult(path=path, findings=tuple(find(text))), text
+        fixed, made = fix(text, find)
+        left = find(fixed if self.task.mode == "fix" else text)
         diff = _diff(path, text, fixed) if self.task.mode == "diff" else ""
         return FileResult(path=path, findings=tuple(left), fixes=made, diff=diff), fixed
 
-    def _notebook(self, path: str, text: str, checker: Checker) -> tuple[FileResult, str]:
+    def _notebook(self, path: str, text: str, find: Find) -> tuple[FileResult, str]:
         notebook = Notebook(text)
         made, fixed, diff = 0, text, ""
         if self.task.mode != "check":
             before = notebook.program.split("\n")
-            program, made = fix(
-                notebook.program, lambda t: checker.check(t, path), may_import=False
-            )
+            program, made = fix(notebook.program, find, may_import=False)
             after = program.split("\n")
             if made and len(after) == len(before):
                 # Blanked lines come back as they were.
@@ -104,7 +109,7 @@ class Runner:
                 made = 0  # a fix that joins lines would move the cells' borders
         shown_notebook = Notebook(fixed) if self.task.mode == "fix" else notebook
         findings = []
-        for found in checker.check(shown_notebook.program, path):
+        for found in find(shown_notebook.program):
             cell, line = shown_notebook.place(found.line)
             end = line + found.end_line - found.line
             findings.append(found.moved(path=path, line=line, end_line=end, cell=cell))

@@ -42,8 +42,8 @@ _entropy = quick(
 def kl_from_logits(p_logits: Tensor, q_logits: Tensor, dim: int = -1) -> Tensor:
     """KL(p || q) of two softmax distributions; inf where p needs what q rules out.
 
-    Each term is q - p - p log(q/p), which is never negative, so near-equal distributions do not
-    drown in the rounding of terms that cancel.
+    There the gradient by p is 0. Each term is q - p - p log(q/p), which is never negative, so
+    near-equal distributions do not drown in the rounding of terms that cancel.
     """
     dtype, p_logits, q_logits = widen_pair(p_logits, q_logits)
     return _kl(*together(p_logits, q_logits), dim).squeeze(dim).to(dtype)
@@ -51,8 +51,10 @@ def kl_from_logits(p_logits: Tensor, q_logits: Tensor, dim: int = -1) -> Tensor:
 
 def _kl_plain(p_logits: Tensor, q_logits: Tensor, dim: int) -> Tensor:
     log_p, log_q = torch.log_softmax(p_logits, dim), torch.log_softmax(q_logits, dim)
+    absent = log_p.exp() == 0
+    ruled_out = ((log_q == -math.inf) & ~absent).any(dim, keepdim=True)
+    log_p = torch.where(ruled_out, log_p.detach(), log_p)
     p, q = log_p.exp(), log_q.exp()
-    absent = p == 0
     gap = torch.where(absent, 0.0, log_q) - torch.where(absent, 0.0, log_p)
     near = gap.abs() < NEAR
     small = p * _expm1_minus(torch.where(near, gap, 0.0))
@@ -72,14 +74,18 @@ def _kl_forward(p_logits: Tensor, q_logits: Tensor, dim: int) -> tuple[Tensor, .
     terms = keep_above(far, size, NEAR)
     terms.add_(keep_above(near, size.neg_(), -NEAR * (1 + torch.finfo(p.dtype).eps)))
     divergence = terms.sum(dim, keepdim=True)
-    return divergence, p, q, gap.add_(divergence)
+    # Infinite, it has no slope by p, where inf - inf would be NaN.
+    limits = torch.finfo(p.dtype)
+    excess = gap.clamp_(min=limits.min).add_(divergence.clamp(max=limits.max))
+    return divergence, p, q, excess, (divergence != math.inf).to(p.dtype)
 
 
 def _kl_backward(
-    grad: Tensor, p: Tensor, q: Tensor, excess: Tensor, wanted: tuple[bool, bool]
-) -> tuple[Tensor | None, ...]:
+    grad: Tensor, p: Tensor, q: Tensor, excess: Tensor, is_finite: Tensor,
+    wanted: tuple[bool, bool],
+) -> tuple[Tensor | None, ...]:  # fmt: skip
     return (
-        torch.mul(p, -grad).mul_(excess) if wanted[0] else None,
+        torch.mul(p, -grad * is_finite).mul_(excess) if wanted[0] else None,
         torch.sub(q, p).mul_(grad) if wanted[1] else None,
     )
 

@@ -26,7 +26,8 @@ def safe_div(
 
 def _div_plain(a: Tensor, b: Tensor, fill: float, min_abs: float) -> Tensor:
     bad = b.abs() <= min_abs if min_abs else b == 0
-    return torch.where(bad, fill, a / torch.where(bad, 1.0, b))
+    filled = torch.where(torch.isnan(a), a.detach(), fill)
+    return torch.where(bad, filled, a / torch.where(bad, 1.0, b))
 
 
 def _div_forward(
@@ -37,7 +38,12 @@ def _div_forward(
     value = ratio if fill == 0 else torch.where(size <= min_abs, fill, ratio)
     # Not the ratio times 1 / b, which would be 0 times inf for a tiny b.
     down = keep_above(torch.div(ratio, b).neg_(), size, min_abs)
-    return value, keep_above(b.reciprocal(), size, min_abs), down
+    return value.add_(_nan_of(a)), keep_above(b.reciprocal(), size, min_abs), down
+
+
+def _nan_of(x: Tensor) -> Tensor:
+    """NaN where x is, else 0."""
+    return x.detach().clamp(0.0, 0.0)
 
 
 _div = quick_slopes(_div_plain, _div_forward)
@@ -91,12 +97,14 @@ def safe_pow(x: Tensor, exponent: Tensor | float) -> Tensor:
 
 
 def _pow_plain(x: Tensor, exponent: Tensor) -> Tensor:
-    return above(torch.pow(torch.nn.functional.threshold(x, 0.0, 1.0), exponent), x, 0.0)
+    power = torch.pow(torch.nn.functional.threshold(x, 0.0, 1.0), exponent)
+    # torch has 1 for NaN to the power of 0.
+    return above(power, x, 0.0) + _nan_of(x)
 
 
 def _pow_forward(x: Tensor, exponent: Tensor) -> tuple[Tensor, ...]:
     base = torch.nn.functional.threshold(x, 0.0, 1.0)
-    value = keep_above(torch.pow(base, exponent), x, 0.0)
+    value = keep_above(torch.pow(base, exponent), x, 0.0).add_(_nan_of(x))
     return value, value, x, base, exponent
 
 
@@ -173,10 +181,16 @@ def _atan2_forward(y: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     value, limit = torch.atan2(y, x), torch.finfo(x.dtype).max
     y, x = y.clamp(-limit, limit), x.clamp(-limit, limit)
     size = torch.maximum(y.abs(), x.abs())
+    value = keep_above(value, size, 0.0)
     scale = torch.threshold_(size, 0.0, 1.0)
     y, x = y.div_(scale), x.div_(scale)
     square = (x * x).addcmul_(y, y).clamp_(min=1.0).mul_(scale)
     return value, x.div_(square), y.div_(square).neg_()
 
 
-_atan2 = quick_slopes(with_slopes(lambda y, x: torch.atan2(y, x), _atan2_slopes), _atan2_forward)
+def _atan2_value(y: Tensor, x: Tensor) -> Tensor:
+    """torch has ±pi for (0, -0.0)."""
+    return above(torch.atan2(y, x), torch.maximum(y.abs(), x.abs()), 0.0)
+
+
+_atan2 = quick_slopes(with_slopes(_atan2_value, _atan2_slopes), _atan2_forward)

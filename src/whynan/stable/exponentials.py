@@ -137,14 +137,16 @@ def softplus_inv(y: Tensor) -> Tensor:
 
 def _softplus_inv_forward(y: Tensor) -> tuple[Tensor, Tensor]:
     negative = -y
-    left = _expm1(negative, buffer(negative)).neg_()
+    fall = _expm1(negative, buffer(negative))
+    # Not `-fall`: as above, the slope at -0.0 is that at 0.0.
+    left = torch.sub(y.new_zeros(()), fall, out=buffer(fall))
     return torch.log(left).add_(y), left.reciprocal_()
 
 
 _softplus_inv = quick_slopes(
     with_slopes(
         lambda y: _softplus_inv_forward(y)[0],
-        lambda y: (-1 / _expm1(-y),),
+        lambda y: (1 / (0 - _expm1(-y)),),
     ),
     _softplus_inv_forward,
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -26,6 +28,13 @@ def together(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """Both in the shape that they broadcast to."""
     both: tuple[Tensor, Tensor] = torch.broadcast_tensors(a, b)  # type: ignore[no-untyped-call] # torch's own
     return both
+
+
+def power_of_two_for(size: Tensor) -> Tensor:
+    """What brings a magnitude near 1 when multiplied by it, without a change of any digit."""
+    most = -math.frexp(torch.finfo(size.dtype).tiny)[1]
+    exponent = torch.frexp(size.detach().nan_to_num(nan=1.0))[1].clamp(-most, most)
+    return torch.exp2(-exponent.to(size.dtype))
 
 
 def _common(a: Tensor | float, b: Tensor | float) -> torch.dtype:

@@ -93,6 +93,13 @@ def _transformed() -> bool:
     )
 
 
+def is_plain(x: Tensor) -> bool:
+    """Whether x has values that Python may look at."""
+    if _transformed() or torch.compiler.is_compiling():
+        return False
+    return type(x) in (Tensor, torch.nn.Parameter)
+
+
 def buffer(a: Tensor) -> Tensor | None:
     """For `out=`: a itself, where nobody else looks at the operations."""
     return None if _transformed() or torch.compiler.is_compiling() else a

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from whynan.stable.precision import HALF
+from whynan.stable.softmaxes import refuse_unknown
 
 
 def gumbel_like(x: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
@@ -41,6 +42,7 @@ def safe_categorical(
     """
     if (probs is None) == (logits is None):
         raise TypeError("give either probs or logits")
+    refuse_unknown(empty, "raise", "uniform")
     if probs is not None:
         given = probs.detach()
         wrong = ~(torch.isfinite(given) & (given >= 0))

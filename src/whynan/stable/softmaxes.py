@@ -8,8 +8,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from whynan.stable.precision import together, widen
-from whynan.stable.quick import above, keep_above, quick
+from whynan.stable.precision import power_of_two_for, together, widen
+from whynan.stable.quick import above, is_plain, keep_above, quick
 
 Empty = Literal["zeros", "uniform", "raise"]
 
@@ -21,6 +21,8 @@ def softmax(x: Tensor, dim: int = -1, *, temperature: Tensor | float = 1.0) -> T
     equal largest values share.
     """
     dtype, x = widen(x)
+    if is_empty(x, dim):
+        return torch.softmax(x, dim).to(dtype)
     if isinstance(temperature, Tensor):
         return torch.softmax(_cooled_by(x, dim, temperature), dim).to(dtype)
     if temperature == 1:
@@ -33,6 +35,8 @@ def softmax(x: Tensor, dim: int = -1, *, temperature: Tensor | float = 1.0) -> T
 def log_softmax(x: Tensor, dim: int = -1, *, temperature: Tensor | float = 1.0) -> Tensor:
     """log(softmax(x / temperature)), for the loss of a distilled or calibrated model."""
     dtype, x = widen(x)
+    if is_empty(x, dim):
+        return torch.log_softmax(x, dim).to(dtype)
     if isinstance(temperature, Tensor):
         return torch.log_softmax(_cooled_by(x, dim, temperature), dim).to(dtype)
     if temperature == 1:
@@ -73,12 +77,29 @@ _cool = quick(
 
 def _cooled_by(x: Tensor, dim: int, temperature: Tensor) -> Tensor:
     """A temperature that may be learned: a -inf logit gives it no gradient, nor does a 0."""
+    _refuse_negative(temperature)
     temperature = temperature.to(x.dtype)
     below = x - x.detach().amax(dim, keepdim=True)
-    hidden, cold = below == -math.inf, temperature == 0
-    scaled = torch.where(hidden, 0.0, below) / torch.where(cold, 1.0, temperature)
-    scaled = torch.where(cold & (below < 0), -math.inf, scaled)
-    return torch.where(hidden, -math.inf, scaled)
+    cold = temperature < torch.finfo(x.dtype).tiny
+    temperature = torch.where(cold, 1.0, temperature)
+    # The slope by the temperature is below / temperature^2, which overflows where the quotient does
+    # not, and times a gradient of 0 is then NaN. In this form each factor is applied in turn.
+    scale = power_of_two_for(temperature)
+    part, whole = below * scale, temperature * scale
+    hidden = (part / whole / whole).detach() == -math.inf
+    scaled = torch.where(hidden, -math.inf, torch.where(hidden, 0.0, part) / whole)
+    frozen = torch.where(below == 0, 0.0, torch.where(below < 0, -math.inf, below))
+    return torch.where(cold, frozen, scaled)
+
+
+def _refuse_negative(temperature: Tensor) -> None:
+    """Only where a look costs nothing; elsewhere a negative temperature counts as 0."""
+    if temperature.device.type != "cpu" or not is_plain(temperature):
+        return
+    negative = temperature.detach() < 0
+    if bool(negative.any()):
+        first = temperature.detach()[negative][0].item()
+        raise ValueError(f"temperature must not be negative, got {first:g}")
 
 
 def clipped_softmax(x: Tensor, dim: int = -1, *, floor: float | None = None) -> Tensor:
@@ -89,7 +110,9 @@ def clipped_softmax(x: Tensor, dim: int = -1, *, floor: float | None = None) -> 
     to one rounding step of the type.
     """
     dtype, wide = widen(x)
-    n = x.shape[dim]
+    n = x.shape[dim] if x.dim() else 1
+    if n == 0:
+        return torch.softmax(wide, dim).to(dtype)
     if floor is None:
         info = torch.finfo(dtype)
         floor = max(info.eps / n, info.smallest_normal * info.eps)
@@ -106,7 +129,11 @@ def masked_softmax(x: Tensor, mask: Tensor, dim: int = -1, *, empty: Empty = "ze
     """
     dtype, x = widen(x)
     _refuse_numbers(mask)
-    p = _shares(*together(x, mask), dim)
+    refuse_unknown(empty, "zeros", "uniform", "raise")
+    x, mask = together(x, mask)
+    if is_empty(x, dim):
+        return torch.softmax(x, dim).to(dtype)
+    p = _shares(x, mask, dim)
     if empty != "zeros":
         none = p.detach().sum(dim, keepdim=True) == 0
         if empty == "raise":
@@ -157,7 +184,10 @@ def masked_log_softmax(x: Tensor, mask: Tensor, dim: int = -1, *, empty: Empty =
     """log of `masked_softmax`: -inf where the mask is False, with gradient 0."""
     dtype, x = widen(x)
     _refuse_numbers(mask)
+    refuse_unknown(empty, "zeros", "uniform", "raise")
     hidden = torch.where(mask, x, -math.inf)
+    if is_empty(hidden, dim):
+        return torch.log_softmax(hidden, dim).to(dtype)
     top, none = _top(hidden, dim)
     if empty == "raise":
         _refuse_empty(none, dim)
@@ -166,6 +196,17 @@ def masked_log_softmax(x: Tensor, mask: Tensor, dim: int = -1, *, empty: Empty =
     if empty == "uniform":
         log_p = torch.where(none, -math.log(log_p.shape[dim]), log_p)
     return log_p.to(dtype)
+
+
+def is_empty(x: Tensor, dim: int) -> bool:
+    """Rows of no values, which have no largest one."""
+    return x.dim() > 0 and x.shape[dim] == 0
+
+
+def refuse_unknown(empty: str, *known: str) -> None:
+    if empty not in known:
+        choices = ", ".join(map(repr, known))
+        raise ValueError(f"empty must be one of {choices}, got {empty!r}")
 
 
 def _refuse_numbers(mask: Tensor) -> None:
@@ -184,7 +225,10 @@ def logsumexp(
 ) -> Tensor:
     """log(sum(exp(x))) over the entries where `mask` is True; -inf with gradient 0 for none."""
     dtype, x = widen(x)
-    result = _logsumexp(x if mask is None else torch.where(mask, x, -math.inf), dim)
+    x = x if mask is None else torch.where(mask, x, -math.inf)
+    if is_empty(x, dim):
+        return torch.logsumexp(x, dim, keepdim=keepdim).to(dtype)
+    result = _logsumexp(x, dim)
     return (result if keepdim else result.squeeze(dim)).to(dtype)
 
 

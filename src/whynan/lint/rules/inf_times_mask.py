@@ -32,28 +32,33 @@ from whynan.lint.terms import Term, number_of, strip
 def inf_times_mask(term: Term, here: Walker) -> Match | None:
     if term.op == "mul":
         mask = _masked(term)
-        return _match(term, None, ()) if mask is not None else None
+        if mask is None:
+            return None
+        return _match(term, f'scores.masked_fill({_hidden(mask, here)}, float("-inf"))')
     for scores, bias in (term.args, term.args[::-1]) if len(term.args) == 2 else ():
         mask = _masked(bias) if bias.op == "mul" else None
         if mask is None or scores.kind in ("scalar", "array"):
             continue
-        hidden = one_minus(mask)
-        condition = (
-            f"{operand(hidden, here)} == 0" if hidden is not None else f"{operand(mask, here)} != 0"
-        )
         infinity = next(text(a, here) for a in bias.args if _infinite(a))
-        edit = Edit(
-            node=term.node, text=f"{operand(scores, here)}.masked_fill({condition}, {infinity})"
-        )
-        return _match(term, edit if term.form == "operator" else None, (bias,))
+        instead = f"{operand(scores, here)}.masked_fill({_hidden(mask, here)}, {infinity})"
+        edit = Edit(node=term.node, text=instead) if term.form == "operator" else None
+        return _match(term, instead, edit, (bias,))
     return None
 
 
-def _match(term: Term, edit: Edit | None, covers: tuple[Term, ...]) -> Match:
+def _hidden(mask: Term, here: Walker) -> str:
+    """Which positions the product was meant to hide."""
+    kept = one_minus(mask)
+    return f"{operand(kept, here)} == 0" if kept is not None else f"{operand(mask, here)} != 0"
+
+
+def _match(
+    term: Term, instead: str, edit: Edit | None = None, covers: tuple[Term, ...] = ()
+) -> Match:
     return hit(
         term,
         "a mask times infinity is NaN wherever the mask is 0",
-        'scores.masked_fill(mask == 0, float("-inf"))',
+        instead,
         edit=edit,
         covers=covers,
     )

@@ -15,11 +15,13 @@ Use instead
 
 When it is fine
     With a clamp, an eps, or an `if` that looks at the count: nothing is said there.
+    The clamp is for a mask of zeros and ones, and `--fix` writes it only where the code shows that
+    it is one. Weights may sum to less than 1: clamp them to a small number instead.
 """
 
 from __future__ import annotations
 
-from whynan.lint.facts import guarded_divisor, is_mask
+from whynan.lint.facts import guarded_divisor, is_binary, is_mask
 from whynan.lint.finding import Edit, Match, hit
 from whynan.lint.flow import Walker
 from whynan.lint.rewrite import function, operand
@@ -38,8 +40,15 @@ def masked_mean(term: Term, here: Walker) -> Match | None:
     if top.op != "sum" or not top.args or guarded_divisor(term.args[1], here):
         return None
     mask = bottom.args[0]
-    if not _weighs(top.args[0], mask) or not is_mask(mask):
+    if not _weighs(top.args[0], mask) or not (is_mask(mask) or is_binary(mask)):
         return None
+    if not _counts(top.args[0], bottom):
+        return hit(
+            term,
+            "a mean over a mask is 0 / 0 = NaN when the mask selects nothing",
+            "divide by mask.sum().clamp(min=1) if the mask is 0 or 1 everywhere; weights can sum to "
+            "less than 1 and need a smaller bound, such as clamp(min=1e-6)",
+        )
     edit = None
     if term.kind == "tensor" or (term.kind == "?" and bottom.form == "method"):
         edit = Edit(node=term.args[1].node, text=f"{operand(term.args[1], here)}.clamp(min=1)")
@@ -52,6 +61,12 @@ def masked_mean(term: Term, here: Walker) -> Match | None:
         "divide by mask.sum().clamp(min=1): an empty mask then gives 0",
         edit=edit,
     )
+
+
+def _counts(top: Term, bottom: Term) -> bool:
+    """Is the divisor a whole number, so that a bound of 1 changes nothing but 0?"""
+    selects = top.op in ("index", "masked_select")  # torch refuses an index of weights
+    return selects or bottom.op == "count_nonzero" or is_binary(bottom.args[0])
 
 
 def _weighs(top: Term, mask: Term) -> bool:
