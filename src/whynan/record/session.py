@@ -158,7 +158,7 @@ class Session:
             return
         numbers = [
             (f"the result `{name}`", value)
-            for name, value in names.items()
+            for name, value in list(names.items())  # other threads may add some
             if type(value) is torch.Tensor and value.numel() == 1 and value.is_floating_point()
         ]
         made = [(name, t) for name, t in numbers if self.tracer.entry_of(t) is not None]
