@@ -163,7 +163,7 @@ def watch(
     once in a while, and the report at the failing step.
     """
     _need_torch()
-    from whynan.children import optimizers_so_far
+    from whynan.children import optimizers_of, optimizers_so_far
     from whynan.watching.escalate import Watch
 
     if on_anomaly not in ("stop", "skip", "warn"):
@@ -213,7 +213,9 @@ def watch(
         )
         guard.on_step = unrecorded(guard.session, live.step)
     known = _listed(optimizer)
-    if not known and threading.active_count() == 1:  # else somebody may be making one
+    if not known and model is not None:
+        known = optimizers_of(_listed(model))
+    elif not known and threading.active_count() == 1:  # else somebody may be making one
         known = optimizers_so_far()
     guard.start(_listed(model), known)
     error: BaseException | None = None

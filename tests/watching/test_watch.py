@@ -169,7 +169,7 @@ def watched_loop(*, swallows: bool) -> None:
     x[50] = 0
     net = nn.Linear(4, 1)
     optimizer = torch.optim.SGD(net.parameters(), 0.01)
-    with whynan.watch():
+    with whynan.watch(net):
         for (rows,) in DataLoader(TensorDataset(x), batch_size=4):
             try:
                 loss = net(rows / rows.norm(dim=-1, keepdim=True)).square().mean()  # HERE
@@ -182,7 +182,7 @@ def watched_loop(*, swallows: bool) -> None:
 
 
 @pytest.mark.parametrize("swallows", [False, True], ids=["plain", "bare except"])
-def test_a_watch_finds_the_optimizers_that_are_there_and_raises_at_its_end(swallows: bool) -> None:
+def test_a_watch_finds_the_optimizers_of_its_model_and_raises_at_its_end(swallows: bool) -> None:
     with pytest.raises(whynan.AnomalyFound) as raised:
         watched_loop(swallows=swallows)
     first = raised.value.diagnosis.anomalies[0]
