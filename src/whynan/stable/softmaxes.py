@@ -118,7 +118,7 @@ def clipped_softmax(x: Tensor, dim: int = -1, *, floor: float | None = None) -> 
         floor = max(info.eps / n, info.smallest_normal * info.eps)
     if not 0 < floor * n < 1:
         raise ValueError(f"floor must lie between 0 and 1/{n}, got {floor}")
-    return (torch.softmax(wide, dim) * (1 - n * floor) + floor).to(dtype)
+    return (torch.softmax(wide, dim) * (1 - n * floor)).add_(floor).to(dtype)
 
 
 def masked_softmax(x: Tensor, mask: Tensor, dim: int = -1, *, empty: Empty = "zeros") -> Tensor:
