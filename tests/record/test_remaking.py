@@ -110,3 +110,23 @@ def test_the_program_does_not_notice(programs: ForkServer, tmp_path: Path) -> No
     watched = programs.run(script, on_anomaly="warn")
     assert sorted(plain.stdout.splitlines()) == sorted(watched.stdout.splitlines())
     assert "asked for item 41 again" in " ".join(watched.stderr.split())
+
+
+def test_a_dataset_of_another_file_may_stand_on_the_same_line(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    """The line of the step in one file, of the fault in the other."""
+    text = PROGRAM.format(make=PLAIN, prepare="pass", bad=41)
+    begin, rest = text.split("torch.manual_seed(0)")
+    step = next(i for i, x in enumerate(rest.splitlines()) if "optimizer.step()" in x)
+    fault = next(i for i, x in enumerate(begin.splitlines(), 1) if x.endswith("# HERE"))
+    (tmp_path / "curves.py").write_text(begin)
+    imports = "import torch; from torch.utils.data import DataLoader; from curves import Curves"
+    lines = [imports + "; torch.manual_seed(0)", *rest.splitlines()[1:]]
+    lines[:0] = [""] * (fault - step - 1)
+    assert lines[fault - 1].strip() == "optimizer.step()"
+    (tmp_path / "train.py").write_text("\n".join(lines))
+    report = programs.run(tmp_path / "train.py", mode="auto").report
+    assert report is not None
+    place = report["anomalies"][0]["location"]
+    assert (Path(place["file"]).name, place["line"]) == ("curves.py", fault)

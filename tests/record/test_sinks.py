@@ -565,5 +565,6 @@ def test_a_single_number_that_a_traced_block_leaves_behind_is_its_result() -> No
         table = torch.log(torch.zeros(3))
         kept = torch.tensor(float("inf"))
         right = torch.minimum(kept, torch.ones(()))
+        marked = torch.where(torch.tensor([True, False]), 1.0, before)  # a marker from outside
     assert whynan.diagnose(recording).anomalies == ()
-    del best, before, table, kept, right
+    del best, before, table, kept, right, marked

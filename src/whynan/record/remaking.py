@@ -56,7 +56,8 @@ def _joined(made: Evidence, evidence: Evidence, index: int) -> Evidence:
 
     def placed(op: OpRecord) -> OpRecord:
         """What torch's own code did with the item, it did for the loader, not where we are."""
-        is_ours = op.site is None or (here is not None and op.site.line == here.line)
+        same = (op.site.file, op.site.line) == (here.file, here.line) if op.site and here else False
+        is_ours = op.site is None or same
         return replace(op, site=evidence.origin.site) if is_ours else op
 
     if made.origin_kind == "entry" and placed(made.origin) is not made.origin:

@@ -161,7 +161,8 @@ class Session:
             for name, value in list(names.items())  # other threads may add some
             if type(value) is torch.Tensor and value.numel() == 1 and value.is_floating_point()
         ]
-        made = [(name, t) for name, t in numbers if self.tracer.entry_of(t) is not None]
+        entries = [(name, t, self.tracer.entry_of(t)) for name, t in numbers]
+        made = [(name, t) for name, t, entry in entries if entry is not None and entry.writers]
         self.checks.quietly(lambda: self.checks.check("output", made, None))
 
     def stop(self, error: BaseException | None = None) -> None:
