@@ -23,8 +23,9 @@ import torch
 from models import Step, _step, cnn, gpt, lstm, mlp
 from torch import nn
 
-from whynan.watching.escalate import Watch
+from whynan.run.blocks import Silent
 from whynan.watching.history import FIRST
+from whynan.watching.watch import Plan, Watch
 
 DOC = Path(__file__).parent.parent / "docs" / "overhead.md"
 BLOCK = 0.1  # seconds
@@ -34,12 +35,7 @@ BEGIN, END = "<!-- guard -->", "<!-- /guard -->"
 @contextmanager
 def guarded() -> Iterator[None]:
     """What `whynan run` is after its first steps: the guard alone."""
-    watch = Watch(
-        policy="stop",
-        found=lambda evidence, how: None,
-        unexplained=lambda seen: None,
-        live_steps=0,
-    )
+    watch = Watch(Plan(live_steps=0), Silent())
     watch.start(optimizers=[_Follow.optimizer])
     try:
         yield

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from typing import NoReturn
 
 import torch
 import torch.distributed as dist
@@ -91,21 +92,28 @@ def constants(job: Job) -> None:
     dist.barrier()
 
 
-def worker(kind: str) -> None:
-    from whynan.ranks.lockstep import Lockstep
-    from whynan.watching.escalate import Watch
+class Driver:
+    """Of a run without harm."""
 
-    torch.set_num_threads(1)
-
-    def leave() -> None:
+    def leave(self) -> NoReturn:
         raise SystemExit("harm in a benchmark")
 
-    watch = Watch(
-        policy="stop", found=lambda e, how: None, unexplained=lambda seen: None, live_steps=0
-    )
-    lockstep = Lockstep(watch, leave=leave, unseen=None, keep=leave, say=print)  # type: ignore[arg-type]  # never called
-    lockstep.start()
+    def keep_step(self) -> None: ...
+    def say(self, text: str) -> None: ...
+    def stepped(self, step: int) -> None: ...
+    def failed(self, error: BaseException) -> None:
+        raise error
+
+
+def worker(kind: str) -> None:
+    from whynan.ranks.lockstep import Lockstep
+    from whynan.watching.watch import Plan
+
+    torch.set_num_threads(1)
+    lockstep = Lockstep(Plan(live_steps=0), Driver())
+    watch = lockstep.watch
     watch.start()
+    lockstep.start()
     dist.init_process_group("gloo")
     if kind == "constants":
         constants(lockstep.job)
@@ -117,9 +125,9 @@ def worker(kind: str) -> None:
     steps = agreed_steps(seconds(step, 3))
     rows = []
     for _ in range(REPEATS):
-        watch.guard.active = False
+        watch.quiet.active = False
         plain = seconds(step, steps)
-        watch.guard.active = True
+        watch.quiet.active = True
         rows.append((plain, seconds(step, steps)))
     votes_s = statistics.median(
         seconds(lambda: lockstep.job.vote(False, False, 0), 20) for _ in range(5)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.harness import ForkServer
+from whynan.diagnosis.engine import diagnose
 from whynan.model import (
     Diagnosis,
     Evidence,
@@ -17,7 +18,6 @@ from whynan.model import (
     Site,
     TensorStats,
 )
-from whynan.pipeline import diagnose
 from whynan.recording import Recording
 
 CASES = Path(__file__).parent / "cases"
@@ -25,31 +25,25 @@ TRACE_AND_SAVE = """
 import runpy, sys
 from pathlib import Path
 from whynan.errors import StopRun
-from whynan.pipeline import diagnose
-from whynan.record.session import Session
+from whynan.diagnosis.engine import diagnose
 from whynan.report import json_report
+from whynan.run.blocks import traced
 
-def stop(evidence):
-    session.request_stop()
-    raise StopRun
-
-session = Session(on_evidence=stop)
-session.start()
+block = traced(stops=True)
+block.start()
 error = None
 try:
     runpy.run_path(sys.argv[1], run_name="__main__")
-except StopRun:
-    pass
-except Exception as raised:
+except (StopRun, Exception) as raised:
     error = raised
 try:
-    session.stop(error)
+    block.stop(error)
 except StopRun:
     pass
-result = diagnose(session.recording(), script=sys.argv[1])
+result = diagnose(block.recording(), script=sys.argv[1])
 Path("live.txt").write_text(str(result))
 json_report.write(result, Path("live.json"))
-session.recording().of(result).save("run.whynan")
+block.recording().of(result).save("run.whynan")
 """
 
 

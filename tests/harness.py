@@ -6,6 +6,7 @@ own that never computes anything, so that no thread pool is copied half-way.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 ROOT = Path(__file__).resolve().parent.parent
+PATHS = ("html", "tensorboard", "recording", "capsule", "save_batch")  # among the options
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,11 @@ class Result:
     stdout: str
     stderr: str
     report: dict[str, Any] | None
+
+
+def words_of_whynan(text: str) -> list[str]:
+    """The lines that whynan itself has written; its name may stand in a path as well."""
+    return [line for line in text.splitlines() if line.startswith(("whynan: ", "error["))]
 
 
 class ForkServer:
@@ -136,12 +143,14 @@ def _child(
         name = os.path.relpath(script, cwd)
         if traced:
             _second_runs_are_forked()
-            from whynan.launch import Program
-            from whynan.outputs import RunOptions
-            from whynan.runner import Run
+            from whynan.run.outputs import RunOptions
+            from whynan.run.program import Program
+            from whynan.run.run import Run
 
-            options = {"mode": "trace", **options}
-            code = Run(Program(target=name, args=args), RunOptions(json=report, **options)).go()
+            paths = {k: Path(v) for k, v in options.items() if k in PATHS}
+            options = {"mode": "trace", **options, **paths}
+            run = Run(Program(target=name, args=args), RunOptions(json=report, **options))
+            code = run.go().code
         else:
             import runpy
 
@@ -150,20 +159,25 @@ def _child(
             runpy.run_path(name, run_name="__main__")
             code = 0
     except SystemExit as error:
-        code = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
+        code = _code_of(error)
     except BaseException:
         traceback.print_exc()
         code = 1
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):  # the program may have broken it
+                stream.flush()
         os._exit(code)
+
+
+def _code_of(error: SystemExit) -> int:
+    return error.code if isinstance(error.code, int) else 0 if error.code is None else 1
 
 
 def _second_runs_are_forked() -> None:
     """A second run of a program is a process of its own; here it is forked from one that has torch
     loaded and has run nothing yet. (tests/watching/test_faults.py starts real ones.)"""
-    from whynan.watching import rerun
+    from whynan.run import rerun
 
     requests, answers = os.pipe(), os.pipe()
     if os.fork() == 0:
@@ -193,7 +207,9 @@ def _second_run(job: dict[str, Any]) -> int:
 
             os.chdir(job["cwd"])
             _redirect(Path(os.devnull), Path(os.devnull))
-            code = commands(job["args"], standalone_mode=False) or 0
+            commands(job["args"], standalone_mode=False)
+        except SystemExit as error:
+            code = _code_of(error)
         finally:
             os._exit(code)
     return _wait(pid)

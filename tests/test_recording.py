@@ -20,11 +20,12 @@ from hypothesis import strategies as st
 from tests.builders import origin, recording, save_case
 from tests.harness import ForkServer
 from whynan.codec import decode, encode
+from whynan.diagnosis.engine import diagnose
 from whynan.errors import WhynanError
 from whynan.model import Evidence, HistoryRow, Operand, OpRecord, Scalar
-from whynan.pipeline import diagnose, render_text
 from whynan.recording import SCHEMA, Recording, load
-from whynan.reopen import reopen
+from whynan.report.plain import render_text
+from whynan.run.reopen import reopen
 
 
 def same(a: object, b: object) -> bool:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from whynan.diagnosis.registry import Rule, rules
 from whynan.explain.rule_text import HEADINGS, sections
-from whynan.registry import Rule, rules
 
 CASES = Path(__file__).parent / "cases"
 MECHANISMS = {

@@ -110,10 +110,10 @@ def test_an_error_of_whynan_itself_does_not_reach_the_program(
 
 
 def test_nothing_is_held_after_a_healthy_step() -> None:
-    from whynan.record.session import Session
+    from whynan.run.blocks import traced
 
-    session = Session()
-    session.start()
+    block = traced()
+    block.start()
     try:
         model = torch.nn.Linear(4, 4)
         optimizer = torch.optim.Adam(model.parameters())
@@ -121,12 +121,12 @@ def test_nothing_is_held_after_a_healthy_step() -> None:
             model(torch.randn(8, 4)).square().mean().backward()
             optimizer.step()
             optimizer.zero_grad()
-        assert session.tracer.records == {}
-        assert session.tracer.local.holder._bytes == 0
-        alive = [e for e in session.tracer.entries.values() if not e.expired()]
+        assert block.recorder.tracer.records == {}
+        assert block.recorder.tracer.local.holder._bytes == 0
+        alive = [e for e in block.recorder.tracer.entries.values() if not e.expired()]
         assert len(alive) < 20
     finally:
-        session.stop()
+        block.stop()
 
 
 MODELS_IN_A_ROW = """

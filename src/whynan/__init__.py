@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from whynan.checking.verdicts import Check
     from whynan.errors import AnomalyFound, CheckFailed, WhynanError
     from whynan.model import Anomaly, Diagnosis, TensorStats
-    from whynan.pipeline import diagnose_trace as diagnose
-    from whynan.pipeline import trace, watch
     from whynan.recording import load
+    from whynan.run.blocks import diagnose_trace as diagnose
+    from whynan.run.blocks import trace, watch
 
 __all__ = [
     "Anomaly",
@@ -44,11 +44,11 @@ _homes = {
     "WhynanError": ("whynan.errors", "WhynanError"),
     "assert_finite": ("whynan.checking.values", "assert_finite"),
     "check": ("whynan.checking.values", "check"),
-    "diagnose": ("whynan.pipeline", "diagnose_trace"),
+    "diagnose": ("whynan.run.blocks", "diagnose_trace"),
     "load_ipython_extension": ("whynan.adapters.jupyter", "load_ipython_extension"),
     "load": ("whynan.recording", "load"),
-    "trace": ("whynan.pipeline", "trace"),
-    "watch": ("whynan.pipeline", "watch"),
+    "trace": ("whynan.run.blocks", "trace"),
+    "watch": ("whynan.run.blocks", "watch"),
     "trace_arrays": ("whynan.arrays.namespace", "trace_arrays"),
 }
 

@@ -6,8 +6,6 @@ import os
 import tempfile
 from pathlib import Path
 
-SAVE_BATCH_TO = "WHYNAN_SAVE_BATCH"  # in the environment, for a second run as well: a path
-
 
 def write_atomically(path: Path, text: str) -> None:
     """A reader sees the old file or the new one, never half of one."""

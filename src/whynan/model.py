@@ -14,6 +14,7 @@ MATMULS = frozenset({"mm", "mv", "dot", "bmm", "addmm", "baddbmm", "addmv"})
 # Sources of an operand.
 FROM_BEFORE = "value from before the recording"
 FROM_LOADER = "data from a DataLoader"
+FROM_GRADIENT = "gradient from before the recording"
 
 
 def number(value: float | complex | None) -> str:
@@ -401,7 +402,7 @@ class Diagnosis:
         return bool(self.anomalies)
 
     def __str__(self) -> str:
-        from whynan.pipeline import render_text
+        from whynan.report.plain import render_text
 
         return render_text(self)
 

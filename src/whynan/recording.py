@@ -11,7 +11,7 @@ from whynan.codec import Mismatch, decode, encode
 from whynan.errors import UsageError
 from whynan.files import write_atomically
 from whynan.model import Diagnosis, Evidence, HistoryRow, Outcome
-from whynan.quotes import quoted
+from whynan.source.quotes import quoted
 
 SCHEMA = "whynan.recording/1"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness import ForkServer
+from tests.harness import ForkServer, words_of_whynan
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 # The program, the user's own line at fault, and the step that first meets the bad row.
@@ -55,15 +55,13 @@ def test_the_users_line_is_named_by_repeating_the_step(
     assert "stepped aside" not in result.stderr
 
 
-def test_a_fault_in_the_library_is_named_there_with_the_users_call(
+def test_a_batch_without_labels_whose_gradients_are_0_is_no_harm(
     frameworks: ForkServer, tmp_path: Path
 ) -> None:
+    """Its loss is NaN; what is learnt from it is nothing."""
     result = frameworks.run(PROGRAMS / "transformers_tags.py", "bad", cwd=tmp_path, mode="auto")
     assert result.report is not None, result.stderr
-    first = result.report["anomalies"][0]
-    assert "modeling_bert" in first["location"]["file"]
-    assert first["caller"]["source"] == "loss = model(input_ids=rows, labels=wanted).loss"
-    assert (first["step"], first["mechanism"]) == (7, "empty_reduction")
+    assert (result.code, result.report["anomalies"]) == (0, [])
 
 
 @pytest.mark.parametrize(("name", "args"), HEALTHY)
@@ -77,7 +75,7 @@ def test_a_healthy_program_ends_with_the_same_bits(
     assert plain.code == 0, plain.stderr
     assert watched.stdout.splitlines()[-1] == plain.stdout.splitlines()[-1]  # a digest of all
     assert watched.code == 0
-    assert "whynan" not in watched.stderr
+    assert words_of_whynan(watched.stderr) == []
     assert watched.report is not None
     assert watched.report["anomalies"] == []
 

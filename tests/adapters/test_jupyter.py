@@ -21,7 +21,7 @@ CELLS = {
     "usage": "%%whynan sometimes\n1",
     "syntax": "%%whynan\nx = = 1",
     "stats": "import whynan\nwhynan.TensorStats(shape=(2,), dtype='float32', nan=1)",
-    "traced": "with whynan.trace() as r:\n    torch.zeros(1).log().item()\nwhynan.diagnose(r)",
+    "traced": "with whynan.trace() as r:\n    low = torch.zeros(1).log()\nwhynan.diagnose(r)",
     "left as found": "from torch.utils._python_dispatch import _get_current_dispatch_mode as mode\nmode() is None",
 }  # fmt: skip
 
@@ -57,8 +57,8 @@ def test_the_report_names_the_line_of_the_cell_that_made_it(cells: dict[str, lis
     assert "<code>%%whynan</code>" in page  # as typed
 
 
-def test_the_cell_stops_at_the_harm_and_the_notebook_goes_on(cells: dict[str, list[Any]]) -> None:
-    assert printed(cells["harm"]) == "before\n"
+def test_the_last_word_of_a_cell_is_told_at_its_end(cells: dict[str, list[Any]]) -> None:
+    assert printed(cells["harm"]) == "before\nnan\nafter\n"
     assert errors(cells["harm"]) == []
     assert shown(cells["next"]) == "[0.0, 1.0]"
 
@@ -95,7 +95,7 @@ def test_stats_are_one_line_and_a_drawing(cells: dict[str, list[Any]]) -> None:
 
 
 def test_a_block_traced_in_a_cell_is_named_as_the_cell_is(cells: dict[str, list[Any]]) -> None:
-    assert " --> In[13]:2:5" in shown(cells["traced"])
+    assert " --> In[13]:2:11" in shown(cells["traced"])
     assert "ipykernel" not in shown(cells["traced"], "text/html")
 
 

@@ -11,8 +11,8 @@ from playwright.sync_api import Browser, sync_playwright
 from tests.builders import save_case
 from tests.conftest import find_chromium
 from tests.harness import ForkServer
-from whynan.reopen import reopen
 from whynan.report import html
+from whynan.run.reopen import reopen
 
 CHROMIUM = find_chromium()
 collect_ignore_glob = [] if CHROMIUM else ["test_*.py"]  # said at the end of the run

@@ -12,8 +12,8 @@ from playwright.sync_api import Browser, Dialog, Page
 
 from tests.browser.conftest import Pages
 from tests.report.test_html import full, layered, poisoned
+from whynan.diagnosis.engine import diagnose
 from whynan.model import Diagnosis
-from whynan.pipeline import diagnose
 from whynan.recording import Recording
 from whynan.report import html
 

@@ -56,17 +56,21 @@ def test_spelling_follows_the_imports_of_the_file() -> None:
     assert "log1p(x)" in fixed("from torch import log, log1p\ny = log(1 + x)\n")
 
 
-def test_missing_import_is_added_below_docstring_and_future() -> None:
+def test_missing_import_is_added_beside_the_first_of_its_package() -> None:
     before = '''
         """Doc."""
         from __future__ import annotations
         import numpy as np
-        def f(x):
+        from torch import Tensor
+        def f(x: Tensor):
             return x.sigmoid().log()
+        def g(x: Tensor):
+            return 1 - x, x.exp().log1p()
     '''
     lines = fixed(before).splitlines()
-    assert lines[:4] == ['"""Doc."""', "from __future__ import annotations", "import torch", "import numpy as np"]  # fmt: skip
-    assert lines[-1] == "    return torch.nn.functional.logsigmoid(x)"
+    assert lines[1:5] == ["from __future__ import annotations", "import numpy as np", "import torch", "from torch import Tensor"]  # fmt: skip
+    assert lines[6] == "    return torch.nn.functional.logsigmoid(x)"
+    assert lines[8] == "    return 1 - x, torch.nn.functional.softplus(x)"
 
 
 def test_variable_that_changed_in_between_is_not_used() -> None:

@@ -41,7 +41,7 @@ BREAKS = [
     ("tanh-logdet", "return torch.log(1 - torch.tanh(x) ** 2)", [30.0, 1.0], "gradient"),
     ("log-det", "return torch.log(torch.det(x))", (0.1 * torch.eye(200)).tolist(), "value"),
     ("log-det", "return np.log(np.abs(np.linalg.det(x.detach().numpy())))", (0.01 * torch.eye(200)).tolist(), "value"),
-    ("masked-mean", "m = x > 5\nreturn (x * m).sum() / m.sum()", [1.0, 2.0], "gradient"),
+    ("masked-mean", "m = (x > 5).bool()\nreturn (x * m).sum() / m.sum()", [1.0, 2.0], "gradient"),
     ("div-norm", "return x / x.norm(dim=-1, keepdim=True)", [[0.0, 0.0], [1.0, 2.0]], "gradient"),
     ("where-unsafe", "return torch.where(x > 0, torch.log(x), 0.0)", [0.0, 2.0], "gradient"),
     ("where-unsafe", "return torch.where(x <= 0, 0.0, x.sqrt())", [0.0, 2.0], "gradient"),
@@ -53,7 +53,7 @@ BREAKS = [
     ("sigmoid-hand", "return 1 / (1 + torch.exp(-x))", [-200.0, 1.0], "gradient"),
     ("sigmoid-hand", "return x / (1 + torch.exp(-x))", [-200.0, 1.0], "gradient"),
     ("sigmoid-hand", "return (torch.exp(x) - torch.exp(-x)) / (torch.exp(x) + torch.exp(-x))", [200.0, 1.0], "gradient"),
-    ("inf-times-mask", "return x + (1 - target) * float('-inf')", [1.0, 2.0, 3.0], "not nan"),
+    ("inf-times-mask", "return x.float() + (1 - target) * float('-inf')", [1.0, 2.0, 3.0], "not nan"),
     ("nll-softmax", "return F.nll_loss(torch.log(F.softmax(x, dim=1)), y)", [[0.0, 200.0, 1.0]] * 3, "gradient"),
     ("half-mask-literal", "x = x.half()\nreturn x.masked_fill(mask, -1e9)", [[1.0, 2.0, 3.0]] * 3, "runs"),
 ]  # fmt: skip

@@ -7,11 +7,11 @@ import textwrap
 import pytest
 
 from tests.lint.examples import FOUND, SILENT, program
+from whynan.diagnosis.registry import rules
 from whynan.explain.rule_text import HEADINGS, sections
 from whynan.lint.checker import Checker
 from whynan.lint.finding import Finding
 from whynan.lint.table import Pattern, patterns
-from whynan.registry import rules
 
 EVERY = patterns()
 SLUGS = [p.slug for p in EVERY]
@@ -113,13 +113,13 @@ def test_message_and_help_are_statements_in_the_house_voice(pattern: Pattern) ->
 )
 def test_a_mean_over_weights_is_not_fixed_as_one_over_a_mask(mask: str, is_certain: bool) -> None:
     """A sum of weights such as [.25, .25] is below 1 and must stay what it is."""
-    body = f"keep_mask = {mask}\nreturn (x * keep_mask).sum() / keep_mask.sum()"
+    body = f"x = x.relu()\nkeep_mask = {mask}\nreturn (x * keep_mask).sum() / keep_mask.sum()"
     found = [f for f in findings(program(body)) if f.slug == "masked-mean"]
     assert [f.replacement is not None for f in found] == [is_certain]
 
 
 def test_what_selects_by_index_is_no_weight() -> None:
-    (found,) = findings(program("return x[mask].sum() / mask.sum()"))
+    (found,) = findings(program("mask = mask.bool()\nreturn x[mask].sum() / mask.sum()"))
     assert found.replacement is not None
 
 

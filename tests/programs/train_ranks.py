@@ -18,10 +18,14 @@ if bad >= 0:
 net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Dropout(0.1), nn.Linear(8, 1))
 if kind == "ddp":
     net = nn.parallel.DistributedDataParallel(net)
-elif kind == "fsdp":
+elif kind in ("fsdp", "layers"):
     from torch.distributed.fsdp import fully_shard
 
-    fully_shard(net, mesh=dist.init_device_mesh("cpu", (world,)))
+    mesh = dist.init_device_mesh("cpu", (world,))
+    for layer in net:
+        if kind == "layers" and isinstance(layer, nn.Linear):
+            fully_shard(layer, mesh=mesh)
+    fully_shard(net, mesh=mesh)
 optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
 data = TensorDataset(x, w)
 loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data, shuffle=False))

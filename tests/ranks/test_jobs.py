@@ -16,8 +16,8 @@ SOURCE = Path(__file__).parents[2] / "src"
 LIMIT_S = 120
 
 
-def line_of(mark: str) -> int:
-    lines = PROGRAM.read_text().splitlines()
+def line_of(mark: str, program: Path = PROGRAM) -> int:
+    lines = program.read_text().splitlines()
     return next(i for i, text in enumerate(lines, 1) if text.endswith(f"# LINE: {mark}"))
 
 
@@ -42,7 +42,12 @@ def free_port() -> int:
 
 
 def launch(
-    folder: Path, *args: str, options: tuple[str, ...] = (), ends: tuple[int, ...] = (0, 1)
+    folder: Path,
+    *args: str,
+    options: tuple[str, ...] = (),
+    ends: tuple[int, ...] = (0, 1),
+    program: Path = PROGRAM,
+    whynan: tuple[str, ...] = ("-m", "whynan"),
 ) -> Ended:
     """Two ranks as a job script starts them; those not in `ends` are killed at the end."""
     report = folder / "report.json"
@@ -51,11 +56,11 @@ def launch(
         "OMP_NUM_THREADS": "1", "WHYNAN_RANK_TIMEOUT": "3" if len(ends) < 2 else "60",
         "PYTHONPATH": str(SOURCE),
     }  # fmt: skip
-    command = [sys.executable, "-m", "whynan", "run", "--json", str(report), *options]
+    command = [sys.executable, *whynan, "run", "--json", str(report), *options]
     files = [[(folder / f"{name}{rank}").open("w+") for name in ("out", "err")] for rank in (0, 1)]
     ranks = [
         subprocess.Popen(
-            [*command, str(PROGRAM), *args],
+            [*command, str(program), *args],
             env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
             stdout=files[rank][0],
             stderr=files[rank][1],

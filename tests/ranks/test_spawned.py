@@ -98,3 +98,51 @@ def test_a_trial_says_that_it_does_not_look_at_the_ranks(tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("processes that the script starts are not looked at here") == 1
     assert sorted(done.stdout.splitlines()) == ["worked 0", "worked 1"]
+
+
+LEAVES_TORCH_TO_THEM = """
+import importlib.util, multiprocessing, os, sys
+
+def work(rank, port):
+    assert "torch" not in sys.modules and importlib.util.find_spec("torch") is not None
+    os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "127.0.0.1", port
+    import torch
+    from torch.distributed import init_process_group
+    init_process_group("gloo", rank=rank, world_size=2)
+    net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    for step in range(3):
+        loss = torch.log(net(torch.ones(4, 2)).square() * (rank == 0)).mean()
+        optimizer.zero_grad(); loss.backward(); optimizer.step()
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context("spawn")
+    for rank in (0, 1):
+        context.Process(target=work, args=(rank, sys.argv[1])).start()
+"""
+
+
+def test_ranks_are_watched_where_only_they_import_torch(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(LEAVES_TORCH_TO_THEM)
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "whynan",
+            "run",
+            "--json",
+            "report.json",
+            "train.py",
+            str(free_port()),
+        ],
+        cwd=tmp_path,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 3, done.stderr
+    found = report(tmp_path)["anomalies"][0]
+    assert found["rank"] == 1
+    assert found["location"]["source"].startswith("loss = torch.log(")

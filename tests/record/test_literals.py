@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from tests.record.test_tracer import anomalies_of, expect
-from whynan.constants import _given, _tree, names_nonfinite
 from whynan.model import Site
+from whynan.source.meant import names_nonfinite
 
 FILL = float("nan")
 
@@ -168,6 +168,4 @@ def test_names_that_are_handed_on_in_circles_come_to_an_end(tmp_path: Path) -> N
     assert not names_nonfinite(site)
     file.write_text(file.read_text().replace("d=a)", "d=float('-inf'))", 1))
     linecache.clearcache()
-    _given.cache_clear()
-    _tree.cache_clear()
     assert names_nonfinite(site)

@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from whynan.record.stats import stats_of
+from whynan.seam.stats import stats_of
 
 
 def test_a_complex_number_is_counted_once() -> None:

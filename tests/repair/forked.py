@@ -70,23 +70,22 @@ class RepairServer:
 
 def run_forked(trial: Any, *, limit_s: float | None = None) -> Any:
     """As `trial.run`, by a fork."""
-    import pickle
-
     from whynan.repair.trial import Ran, _describe
+    from whynan.run.reopen import reopen
 
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        result, errors = Path(folder) / "diagnosis", Path(folder) / "errors"
+        result, errors = Path(folder) / "recording.json", Path(folder) / "errors"
+        applied = Path(folder) / "applied"
         description = Path(folder) / "trial.json"
-        description.write_text(json.dumps(_describe(trial, result, limit_s)))
+        description.write_text(json.dumps(_describe(trial, result, applied, limit_s)))
         pid = os.fork()
         if pid == 0:
             _child(description, errors)
         code, timed_out = _wait(pid, min(limit_s or LIMIT_S, LIMIT_S))
-        found = pickle.loads(result.read_bytes()) if result.exists() else (None, None)
         return Ran(
-            diagnosis=found[0],
-            applied=found[1],
+            diagnosis=reopen(result) if result.exists() else None,
+            applied=json.loads(applied.read_text()) if applied.exists() else None,
             code=code,
             seconds=time.monotonic() - started,
             timed_out=timed_out,
@@ -130,9 +129,9 @@ def _child(description: Path, errors: Path) -> None:
 
 
 def _fix(script: Path, args: list[str]) -> dict[str, Any]:
-    from whynan.launch import Program
     from whynan.repair.search import Search
     from whynan.repair.trial import Trial
+    from whynan.run.program import Program
 
     program = Program(target=script.name, args=tuple(args))
     before = run_forked(Trial(program=program)).diagnosis
@@ -156,9 +155,9 @@ def _fix(script: Path, args: list[str]) -> dict[str, Any]:
 def _guilty(script: Path, args: list[str]) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from whynan.launch import Program
     from whynan.repair.guilty import Bisection
     from whynan.repair.trial import Trial
+    from whynan.run.program import Program
 
     program = Program(target=script.name, args=tuple(args))
     before = run_forked(Trial(program=program)).diagnosis
@@ -170,8 +169,8 @@ def _guilty(script: Path, args: list[str]) -> dict[str, Any]:
 def _whatif(script: Path, args: list[str]) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from whynan.launch import Program
     from whynan.repair.whatif import WhatIf, reading, write_page
+    from whynan.run.program import Program
 
     program = Program(target=script.name, args=tuple(args))
     table = WhatIf(program=program, run=run_forked, budget_s=LIMIT_S).go()
@@ -184,7 +183,7 @@ def _serve(requests: IO[str], answers: IO[str]) -> None:
     import torch
     import torch._dynamo  # each child would import it again for its first optimizer
 
-    import whynan.record.session  # noqa: F401  # once, not in every child
+    import whynan.watching.watch  # noqa: F401  # once, not in every child
 
     torch.set_num_threads(1)
     for line in requests:

@@ -281,9 +281,8 @@ def test_no_sample_is_blamed_when_all_fail(programs: ForkServer, tmp_path: Path)
 
 def test_the_failing_batch_can_be_kept(programs: ForkServer, tmp_path: Path) -> None:
     script = tmp_path / "program.py"
-    prelude = f"import os\nos.environ['WHYNAN_SAVE_BATCH'] = {str(tmp_path / 'batch.pt')!r}\n"
-    script.write_text(prelude + LOADER.format(bad="0.0", workers=0))
-    programs.run(script)
+    script.write_text(LOADER.format(bad="0.0", workers=0))
+    programs.run(script, save_batch=str(tmp_path / "batch.pt"))
     batch = torch.load(tmp_path / "batch.pt")
     (inputs,) = batch["inputs"]
     assert inputs.shape == (8, 3)

@@ -58,3 +58,7 @@ def test_a_function_with_a_variable_of_that_name_reads_its_own() -> None:
 def test_what_is_not_certain_is_not_told(text: str, line: int) -> None:
     with pytest.raises(Lost):
         reads(text, line)
+
+
+def test_a_module_that_is_cast_is_the_same_module() -> None:
+    assert reads("p = Net()\np.half()\nfor x in data:\n    p(x)\n", 1) == [2, 4]

@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.builders import failing, recording
+from whynan.diagnosis.engine import diagnose
 from whynan.model import Cause, Diagnosis, Fix, HistoryRow, TensorStats
-from whynan.pipeline import diagnose
 from whynan.recording import Recording
 from whynan.report import html
 from whynan.report.charts import charts_of, thinned

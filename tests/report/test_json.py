@@ -7,8 +7,8 @@ import os
 import stat
 from pathlib import Path
 
+from whynan.diagnosis.engine import diagnose
 from whynan.model import kind_of, number
-from whynan.pipeline import diagnose
 from whynan.recording import Recording
 from whynan.report import json_report
 

@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.harness import ForkServer
-from whynan.watching.guard import Seen
-from whynan.watching.rerun import Command, look_again
 
 TRAIN = """
 import math, sys, torch
@@ -67,18 +65,6 @@ def test_an_infinity_that_ends_the_program_is_followed_up(
     assert found["location"]["source"].endswith("# HERE")
     assert (found["step"], found["sink"], result.report["reproduced"]) == (25, sink, "rerun")
     assert result.code == 3
-
-
-@pytest.mark.parametrize(("ran_s", "runs"), [(5.0, 1), (3600.0, 0)])
-def test_a_doubt_is_not_worth_a_long_second_run(tmp_path: Path, ran_s: float, runs: int) -> None:
-    script = written(tmp_path, "open('runs', 'a').write('x')")
-    command = Command(target=str(script), args=(), is_module=False, cwd=str(tmp_path))
-    seen = Seen(sink="observed", subject="a value that was read", step=7, certain=False)
-    said: list[str] = []
-    assert look_again(command, seen, ran_s, said.append).evidence == ()
-    started = tmp_path / "runs"
-    assert (len(started.read_text()) if started.exists() else 0) == runs
-    assert any("--mode trace" in line for line in said) == (runs == 0)
 
 
 def test_an_infinity_that_the_recorder_found_harmless_stays_so(
@@ -326,7 +312,7 @@ def test_a_bad_output_that_only_its_largest_class_is_taken_of_is_harm(
     first = report["anomalies"][0]
     assert (first["sink"], first["mechanism"]) == ("output", "all_masked_softmax")
     assert text.splitlines()[first["location"]["line"] - 1].endswith("# HERE")
-    assert report["reproduced"] == "rerun"
+    assert report["reproduced"] in ("live", "rerun")
 
 
 HALVED = """

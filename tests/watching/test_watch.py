@@ -17,8 +17,9 @@ from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 import whynan
-from whynan.watching.escalate import Watch
+from whynan.run.blocks import Silent
 from whynan.watching.history import History
+from whynan.watching.watch import Plan, Watch
 
 OWNERS: list[tuple[Any, str]] = [
     (torch.optim.Optimizer, "__init__"), (torch.optim.SGD, "step"), (torch.optim.Adam, "step"),
@@ -123,7 +124,7 @@ def test_the_layers_of_two_models_are_kept_apart() -> None:
     torch.manual_seed(0)
     nets = Generator(torch.nn.Linear(2, 2)), Critic(torch.nn.Linear(2, 2))
     optimizers = [torch.optim.SGD(net.parameters(), lr=0.01) for net in nets]
-    guard = Watch(policy="stop", found=lambda e, how: None, unexplained=lambda seen: None)
+    guard = Watch(Plan(), Silent())
     guard.start(nets, optimizers)
     try:
         for net, optimizer in zip(nets, optimizers, strict=True):
@@ -189,3 +190,14 @@ def test_a_watch_finds_the_optimizers_of_its_model_and_raises_at_its_end(swallow
     assert first.origin.step == 12
     assert first.origin.site is not None
     assert first.origin.site.source.endswith("# HERE")
+
+
+@pytest.mark.parametrize(
+    "how", [{"dtype": torch.float64}, {"device": "cpu", "dtype": torch.bfloat16}]
+)
+def test_a_model_may_be_cast_by_keywords_while_the_guard_looks(how: dict[str, Any]) -> None:
+    model, optimizer, loader = parts(bad_row=None)
+    with whynan.watch(model, optimizer):
+        train(model, optimizer, loader)
+        assert model.to(**how) is model
+    assert next(model.parameters()).dtype is how["dtype"]

@@ -7,15 +7,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from whynan import pipeline
+from whynan import voice
 from whynan.adapters.between_hooks import Policy, write_report
 from whynan.model import Diagnosis
+from whynan.run import blocks
 
 
 @contextmanager
 def watch(
     accelerator: Any, *, on_anomaly: Policy = "stop", capsule: str | Path | None = None
-) -> Iterator[pipeline.Watching]:
+) -> Iterator[blocks.Watching]:
     """`whynan.watch` of all that the accelerator has prepared.
 
     model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
@@ -26,7 +27,7 @@ def watch(
     The report goes to the accelerator's trackers, too.
     """
     optimizers = [getattr(o, "optimizer", o) for o in accelerator._optimizers]
-    block = pipeline.watch(
+    block = blocks.watch(
         list(accelerator._models), optimizers, on_anomaly=on_anomaly, capsule=capsule
     )
     with block as watching:
@@ -34,7 +35,10 @@ def watch(
             yield watching
         finally:
             if watching.diagnosis is not None:
-                attach(watching.diagnosis, accelerator)
+                try:
+                    attach(watching.diagnosis, accelerator)
+                except Exception as error:  # a full disk must not hide what was found
+                    voice.say(f"the report could not be handed on: {error!r}")
 
 
 def attach(diagnosis: Diagnosis, accelerator: Any) -> None:

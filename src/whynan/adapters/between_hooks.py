@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal
 
+from whynan import voice
 from whynan.errors import AnomalyFound, UsageError
 from whynan.files import write_atomically
 from whynan.model import Diagnosis
-from whynan.pipeline import Watching, watch
+from whynan.run.blocks import Watching, watch
 
 Policy = Literal["stop", "skip", "warn"]
 
@@ -38,8 +38,7 @@ class Guarded:
         def found(diagnosis: Diagnosis) -> None:
             tell(diagnosis)
             if self.policy != "stop":  # else the exception says it
-                sys.stdout.flush()
-                sys.stderr.write(str(diagnosis))
+                voice.report(str(diagnosis))
 
         self._block = watch(
             model, optimizers, capsule=self.capsule, tell=found,

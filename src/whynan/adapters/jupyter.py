@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from whynan.errors import StopRun, UsageError, WhynanError
-from whynan.model import Diagnosis, Evidence
-from whynan.pipeline import diagnose
-from whynan.quotes import quoted
+from whynan.diagnosis.engine import diagnose
+from whynan.errors import StopRun, UsageError
+from whynan.model import Diagnosis
 from whynan.recording import Recording
+from whynan.run.blocks import traced
+from whynan.run.children import optimizers_so_far
+from whynan.source.quotes import quoted
 
 FIRST = "# %%whynan"  # what a traced cell is compiled with instead of its magic
 
@@ -32,30 +34,19 @@ def run_cell(shell: Any, line: str, cell: str) -> Diagnosis:
     if policy not in ("stop", "warn"):
         raise UsageError(f"%%whynan {policy}: expected `stop`, `warn` or nothing")
     run = _compile(shell, cell)
-    try:
-        from whynan.record.session import Session
-    except ImportError as missing:
-        raise WhynanError("%%whynan needs PyTorch, which is not installed here") from missing
-    session: Session
-
-    def found(evidence: Evidence) -> None:
-        if policy == "stop":
-            session.request_stop()
-            raise StopRun
-
-    session = Session(on_evidence=found)
-    session.start()
+    block = traced(stops=policy == "stop")
+    block.start(optimizers=optimizers_so_far())
     error: BaseException | None = None
     try:
         run()
-        session.look_at_results(shell.user_ns)
+        block.left_behind(shell.user_ns)
     except BaseException as raised:
         error = raised
     try:
-        session.stop(None if isinstance(error, StopRun) else error)
+        block.stop(error)
     except StopRun:
         pass
-    result = diagnose(_with_cell_names(session.recording()), script="notebook cell")
+    result = diagnose(_with_cell_names(block.recording()), script="notebook cell")
     if error is not None and not isinstance(error, StopRun):
         if result:
             _display(result)

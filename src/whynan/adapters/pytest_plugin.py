@@ -14,7 +14,7 @@ import pytest
 
 if TYPE_CHECKING:
     from whynan.model import Diagnosis
-    from whynan.record.session import Session
+    from whynan.watching.watch import Watch
 
 MARKER = (
     "whynan(watched=True): fail this test when a non-finite value does harm in it; "
@@ -26,28 +26,28 @@ class TracedTest:
     """The recording of one test, its fixtures included."""
 
     def __init__(self) -> None:
-        from whynan.record.session import Session
+        from whynan.run.blocks import traced
 
-        self._session: Session = Session()
-        self._session.backward.keeps = True
+        self._block: Watch = traced()
+        self._block.recorder.losses.keeps = True
         self._expected: str | None = None
 
     @property
     def diagnosis(self) -> Diagnosis:
         """What was found so far."""
-        from whynan.pipeline import diagnose
+        from whynan.diagnosis.engine import diagnose
 
-        return diagnose(self._session.recording())
+        return diagnose(self._block.recording())
 
     def expect(self, mechanism: str) -> None:
         """This test is about that harm: it fails when the harm stays away, or is another one."""
         self._expected = mechanism
 
     def start(self) -> None:
-        self._session.start()
+        self._block.start()
 
     def stop(self, error: BaseException | None) -> None:
-        self._session.stop(error)
+        self._block.stop(error)
 
     def complaint(self) -> str | None:
         """Why the test has failed, if it has."""

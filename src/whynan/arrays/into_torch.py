@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 
 from whynan.arrays.numpy_errors import Event, Place
 from whynan.arrays.reach import Way, way, way_to_site
 from whynan.model import Evidence, OpRecord, Site, TensorStats, kind_of
+from whynan.source.quotes import short_path
 
 
 def crossed(evidence: Evidence, events: Sequence[Event], here: tuple[Place, ...]) -> Evidence:
@@ -82,5 +82,5 @@ def _is_within(inner: Site | None, outer: Site) -> bool:
 def _perhaps(event: Event, found: Way) -> str:
     site = event.evidence.origin.site
     name = f", which leads to `{found.name}`" if found.name else ""
-    where = f"{os.path.relpath(site.file)}:{site.line}" if site is not None else ""
+    where = f"{short_path(site.file)}:{site.line}" if site is not None else ""
     return f"whether it is the value of which NumPy said `{event.said}` at {where}{name}"

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from whynan.arrays.evidence import evidence_of
 from whynan.arrays.place import site_of
-from whynan.hush import hushed
+from whynan.seam.hush import hushed
 
 OPERATORS = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")
 UNARY = ("neg", "abs", "pos", "invert")
@@ -79,8 +79,8 @@ class TracedNamespace:
         evidence = evidence_of(name, bare, result, site, self._name, made)
         if evidence is None:
             return
+        from whynan.diagnosis.engine import diagnose
         from whynan.errors import AnomalyFound
-        from whynan.pipeline import diagnose
         from whynan.recording import Recording
 
         found = diagnose(Recording(evidence=(evidence,)), script=site.file)

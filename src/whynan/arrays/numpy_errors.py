@@ -17,9 +17,10 @@ from typing import Any
 
 from whynan.arrays.evidence import evidence_of
 from whynan.arrays.place import is_library
-from whynan.arrays.statements import names_written, scope_of, statement_at
 from whynan.model import Evidence, Operand, OpRecord, Site, TensorStats
-from whynan.positions import site_at
+from whynan.source.carriers import names_written, scope_of
+from whynan.source.positions import site_at
+from whynan.source.trees import expression_of, function_of, statement_at
 
 OPERATORS: dict[type[ast.operator], tuple[str, Callable[[Any, Any], Any]]] = {
     ast.Add: ("add", operator.add),
@@ -144,7 +145,7 @@ def _repeated(site: Site, frame: FrameType, said: str, infinite: bool) -> Eviden
     scope: Mapping[str, Any] = {**frame.f_globals, **frame.f_locals}
     if not site.expression:
         return _in_place(site, frame, scope, said)
-    tree = ast.parse(f"({site.expression}\n)", mode="eval").body
+    tree = expression_of(site.expression)
     options: dict[str, Any] = {}
     if isinstance(tree, ast.BinOp) and type(tree.op) in OPERATORS:
         name, function = OPERATORS[type(tree.op)]
@@ -181,20 +182,24 @@ def _in_place(site: Site, frame: FrameType, scope: Mapping[str, Any], said: str)
     """`x /= s`: the result stands in `x` already; what it was before is gone."""
     import numpy as np
 
-    code = frame.f_code
-    body = scope_of(code.co_filename, code.co_qualname, code.co_firstlineno)
+    body, names = function_of(frame.f_code), scope_of(frame.f_code)
     found = statement_at(body, site.line) if body is not None else None
-    if not isinstance(found, ast.AugAssign) or type(found.op) not in OPERATORS:
+    if names is None or not isinstance(found, ast.AugAssign) or type(found.op) not in OPERATORS:
         return None
     if not (_harmless(found.target, scope) and _harmless(found.value, scope)):
         return None
-    target = ast.parse(ast.unparse(found.target), mode="eval").body
+    target = expression_of(ast.unparse(found.target))
+    assert target is not None
     out, other = _value(target, scope), _value(found.value, scope)
     if not isinstance(out, np.ndarray) or out.dtype.kind != "f":
         return None
     name, _ = OPERATORS[type(found.op)]
-    names = {n.id for n in ast.walk(found.value) if isinstance(n, ast.Name)}
-    if name == "truediv" and (np.asarray(other) == 0).any() and not names & names_written(found):
+    read = {n.id for n in ast.walk(found.value) if isinstance(n, ast.Name)}
+    if (
+        name == "truediv"
+        and (np.asarray(other) == 0).any()
+        and not read & names_written(names, found)
+    ):
         operands = [np.ones_like(out), other]  # the first is gone: a zero divisor is proof enough
         return evidence_of(name, operands, out, site, "numpy", {}, lost_first=True)
     found_here = evidence_of(name, [], out, site, "numpy", {})

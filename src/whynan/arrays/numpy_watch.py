@@ -20,6 +20,7 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any
 
+from whynan import voice
 from whynan.arrays.contents import kinds_in, kinds_of_text
 from whynan.arrays.into_torch import crossed
 from whynan.arrays.numpy_errors import Event, Place, event_of, places_of
@@ -27,7 +28,7 @@ from whynan.arrays.place import is_library, is_own
 from whynan.arrays.reach import results, way
 from whynan.arrays.tables import holds_what_was_made, is_table, watch_writers
 from whynan.model import Evidence, OpRecord, Site
-from whynan.positions import site_at
+from whynan.source.positions import site_at
 
 SAID = re.compile(
     r"(divide by zero|invalid value|overflow) encountered in |Mean of empty slice|"
@@ -110,7 +111,7 @@ class NumpyWatch:
                 with np.errstate(all="ignore"):
                     look()
         except Exception as error:  # whynan's own failure must not become the program's
-            print(f"whynan: could not look at a NumPy value: {error!r}", file=sys.stderr)
+            voice.say(f"could not look at a NumPy value: {error!r}")
         finally:
             self._looking = None
 
@@ -150,7 +151,9 @@ class NumpyWatch:
 
     def _listen(self, stream: Any) -> None:
         write = getattr(stream, "write", None)
-        if not hasattr(stream, "__dict__") or "write" in vars(stream) or write is None:
+        before = vars(stream).get("write") if hasattr(stream, "__dict__") else None
+        own = before is not None and hasattr(before, "__wrapped__")  # whynan listens there, too
+        if not hasattr(stream, "__dict__") or write is None or (before is not None and not own):
             return  # the program's own device
 
         def listening(text: str) -> Any:
@@ -164,7 +167,9 @@ class NumpyWatch:
             return write(text)
 
         stream.write = listening
-        self._undo.append(lambda: vars(stream).pop("write", None))
+        self._undo.append(
+            lambda: setattr(stream, "write", write) if own else vars(stream).pop("write", None)
+        )
 
     def _watch_writer(self, np: Any, name: str, original: Callable[..., Any]) -> None:
         @functools.wraps(original)

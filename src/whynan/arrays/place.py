@@ -7,7 +7,7 @@ import sysconfig
 from types import FrameType
 
 from whynan.model import Site
-from whynan.positions import site_at
+from whynan.source.positions import site_at
 
 _own = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _own_resolved = os.path.realpath(_own) + os.sep

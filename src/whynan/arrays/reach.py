@@ -16,20 +16,18 @@ from typing import Any
 
 from whynan.arrays.contents import NONE, kinds_in, kinds_of_text
 from whynan.arrays.numpy_errors import Event, Place
-from whynan.arrays.statements import (
-    Body,
+from whynan.model import Site
+from whynan.source.bindings import Scope
+from whynan.source.carriers import (
     given_to,
-    literal_text,
     names_read,
     names_written,
-    own_parts,
     scope_of,
     spread,
-    statement_at,
-    statements,
+    statements_of,
     written_in_loops,
 )
-from whynan.model import Site
+from whynan.source.trees import head, statement_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,62 +66,64 @@ def way_to_site(event: Event, site: Site) -> Way | None:
     return None
 
 
-def results(event: Event, scope: Mapping[str, Any]) -> list[str]:
+def results(event: Event, values: Mapping[str, Any]) -> list[str]:
     """Names of the main program that hold the event's value at its end and are read by nothing."""
-    main = [p for p in event.places if p.code.co_filename == scope.get("__file__")]
-    body = _body(main[-1]) if main else None
-    at = main[-1] if isinstance(body, ast.Module) else None
-    statement = statement_at(body, at.line, at.column) if body is not None and at else None
-    if body is None or statement is None:
+    main = [p for p in event.places if p.code.co_filename == values.get("__file__")]
+    scope = scope_of(main[-1].code) if main else None
+    if scope is None or not isinstance(scope.node, ast.Module):
         return []
-    reached = spread(body, names_written(statement))
-    read = {n.id for n in ast.walk(body) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    statement = statement_at(scope.node, main[-1].line, main[-1].column)
+    if statement is None:
+        return []
+    reached = spread(scope, names_written(scope, statement))
+    nodes = [n for n in ast.walk(scope.node) if isinstance(n, ast.Name)]
+    read = {n.id for n in nodes if isinstance(n.ctx, ast.Load)}
     read |= {n for n in reached if n.startswith("_")}  # a name for what is thrown away
-    return [n for n in reached if n not in read and _trail(body, n, reached, scope) is not None]
+    return [n for n in reached if n not in read and _trail(scope, n, reached, values) is not None]
 
 
 def _within(
     made: Place, used: Place, *, own: bool, look_beside: bool = False, tested: bool = False,
     held: bool = False,
 ) -> Way | None:  # fmt: skip
-    body = _body(made)
-    if body is None:
+    scope = scope_of(made.code)
+    if scope is None:
         return None
-    first = statement_at(body, made.line, made.column)
-    last = statement_at(body, used.line, used.column)
+    first, last = (statement_at(scope.node, at.line, at.column) for at in (made, used))
     if first is None or last is None:
         return None
-    around = [s for s in statements(body) if s is not last and _contains(s, last)]
-    scope = _names_of(made)
-    reached = spread(body, names_written(first))
+    around = [s for s in statements_of(scope) if s is not last and _contains(s, last)]
+    values = _names_of(made)
+    reached = spread(scope, names_written(scope, first))
     if held:
-        reached |= _held(body, names_read(last), reached, scope)
-    innocent = _beside(last, reached, scope) if look_beside else NONE
+        reached |= _held(scope, names_read(scope, last), reached, values)
+    innocent = _beside(scope, last, reached, values) if look_beside else NONE
     if first is last or first in around:
         return Way(None, seen=False, innocent=innocent)
     kinds = (ast.For, ast.AsyncFor, ast.With, *((ast.If, ast.While) if tested else ()))
     heads = [s for s in around if isinstance(s, kinds)]
     for statement in (last, *heads):
-        for name in sorted(names_read(statement) & reached.keys()):
-            seen = _trail(body, name, reached, scope)
+        for name in sorted(names_read(scope, statement) & reached.keys()):
+            seen = _trail(scope, name, reached, values)
             if seen is not None:
-                value = (scope or {}).get(name)
+                value = (values or {}).get(name)
                 return Way(name, seen=seen and own, innocent=innocent, value=value)
     return None
 
 
 def _held(
-    body: Body, names: set[str], reached: Mapping[str, str | None], scope: Mapping[str, Any] | None
-) -> dict[str, str | None]:
+    scope: Scope, names: set[str], reached: Mapping[str, str | None],
+    values: Mapping[str, Any] | None,
+) -> dict[str, str | None]:  # fmt: skip
     """Names of what an object on the way keeps, and that object's name."""
     found: dict[str, str | None] = {}
     for name in names - reached.keys():
         for owner in sorted(reached):
-            if scope is None:
-                keeps = name in given_to(body, owner)
+            if values is None:
+                keeps = name in given_to(scope, owner)
             else:
-                inside = getattr(scope.get(owner), "__dict__", None) or {}
-                keeps = name in scope and any(v is scope[name] for v in inside.values())
+                inside = getattr(values.get(owner), "__dict__", None) or {}
+                keeps = name in values and any(v is values[name] for v in inside.values())
             if keeps:
                 found[name] = owner
                 break
@@ -131,16 +131,16 @@ def _held(
 
 
 def _trail(
-    body: Body, name: str, reached: Mapping[str, str | None], scope: Mapping[str, Any] | None
+    scope: Scope, name: str, reached: Mapping[str, str | None], values: Mapping[str, Any] | None
 ) -> bool | None:
     """None: a name on the way is finite; else whether all of them could be looked at."""
-    if scope is None:
+    if values is None:
         return False
     seen = True
     current: str | None = name
     while current is not None:
-        kinds = kinds_in(scope[current]) if current in scope else None
-        if kinds == NONE and (current == name or current not in written_in_loops(body)):
+        kinds = kinds_in(values[current]) if current in values else None
+        if kinds == NONE and (current == name or current not in written_in_loops(scope)):
             return None
         seen = seen and bool(kinds)
         current = reached[current]
@@ -148,26 +148,23 @@ def _trail(
 
 
 def _beside(
-    statement: ast.stmt, reached: Mapping[str, str | None], scope: Mapping[str, Any] | None
-) -> frozenset[str]:
+    scope: Scope, statement: ast.stmt, reached: Mapping[str, str | None],
+    values: Mapping[str, Any] | None,
+) -> frozenset[str]:  # fmt: skip
     """NaN and infinities in a statement that the event has nothing to do with."""
     found: frozenset[str] = NONE
-    for name in names_read(statement) - reached.keys():
-        found |= kinds_in((scope or {}).get(name)) or NONE
-    for part in own_parts(statement):
-        for node in ast.walk(part):
-            if isinstance(node, ast.Attribute) and node.attr in ("nan", "inf"):
-                found |= {node.attr}
-    return found.union(*map(kinds_of_text, literal_text(statement)))
+    for name in names_read(scope, statement) - reached.keys():
+        found |= kinds_in((values or {}).get(name)) or NONE
+    for node in head(statement):
+        if isinstance(node, ast.Attribute) and node.attr in ("nan", "inf"):
+            found |= {node.attr}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found |= kinds_of_text(node.value)
+    return found
 
 
 def _contains(outer: ast.stmt, inner: ast.stmt) -> bool:
     return outer.lineno <= inner.lineno and (inner.end_lineno or 0) <= (outer.end_lineno or 0)
-
-
-def _body(place: Place) -> Body | None:
-    code = place.code
-    return scope_of(code.co_filename, code.co_qualname, code.co_firstlineno)
 
 
 def _names_of(place: Place) -> Mapping[str, Any] | None:

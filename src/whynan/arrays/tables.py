@@ -15,8 +15,8 @@ from types import FrameType
 from typing import Any
 
 from whynan.arrays.numpy_errors import Event, Place
-from whynan.arrays.statements import scope_of, statement_at
 from whynan.model import Operand
+from whynan.source.trees import function_of, statement_at
 
 WRITERS = (
     "to_csv", "to_excel", "to_feather", "to_hdf", "to_html", "to_json", "to_parquet", "to_pickle",
@@ -77,8 +77,7 @@ def _watch(kind: Any, name: str, see: Callable[[Any, FrameType], None]) -> Calla
 
 def _columns_written(place: Place) -> set[Any]:
     """`rate` for the statement `df["rate"] = ...` or `df.loc[rows, "rate"] = ...`."""
-    code = place.code
-    body = scope_of(code.co_filename, code.co_qualname, code.co_firstlineno)
+    body = function_of(place.code)
     statement = statement_at(body, place.line, place.column) if body is not None else None
     if not isinstance(statement, (ast.Assign, ast.AugAssign)):
         return set()

@@ -16,7 +16,7 @@ from whynan.checking.picture import exponents_of
 from whynan.checking.tally import Summary
 from whynan.checking.troubles import KINDS, Thresholds, troubles_of
 from whynan.checking.verdicts import Check, Item, Trouble
-from whynan.positions import argument_at
+from whynan.source.positions import argument_at
 
 DEEPEST = 50
 
@@ -108,9 +108,9 @@ def _unseen() -> AbstractContextManager[Any]:
     """A look is not a use: a tracer that is on need not see it."""
     if "torch" not in sys.modules:
         return nullcontext()
-    from torch.utils._python_dispatch import _disable_current_modes
+    from whynan.seam.private import modes_off
 
-    return _disable_current_modes()
+    return modes_off()
 
 
 def _surely_finite(array: Any) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
+import io
 import sys
 
 import click
 
+from whynan import voice
 from whynan.cli.check import check
 from whynan.cli.explain import explain
 from whynan.cli.fix import fix
@@ -33,7 +34,7 @@ def commands() -> None:
     whynan explain N012             what a rule means and what to use instead
 
     Exit codes: the script's own when it is healthy, 3 when a non-finite value
-    did harm, 2 for wrong usage.
+    did harm, 2 for wrong usage or a torch that could not be watched.
     """
 
 
@@ -54,20 +55,22 @@ def main() -> None:
     except click.exceptions.Abort:
         sys.exit(130)
     except click.ClickException as error:
-        error.show()
+        shown = io.StringIO()
+        error.show(shown)
+        voice.write(shown.getvalue())
         sys.exit(error.exit_code)
     except WhynanError as error:
-        print(f"whynan: {error}", file=sys.stderr)
+        voice.say(str(error))
         sys.exit(error.exit_code)
     except BrokenPipeError:
-        _forget_output()
+        voice.let_go_of_broken_streams()
         sys.exit(1)
     except OSError as error:
         # Only a stream that is open already fails without a name: a full disk behind `>`.
         if error.filename is not None or error.errno is None:
             raise
-        _forget_output()
-        print(f"whynan: cannot write the output: {error.strerror}", file=sys.stderr)
+        voice.let_go_of_broken_streams()
+        voice.say(f"cannot write the output: {error.strerror}")
         sys.exit(2)
     sys.exit(code if isinstance(code, int) else 0)
 
@@ -76,8 +79,3 @@ def _flush() -> None:
     """Here, where a failure can still be told in one line."""
     if sys.stdout is not None and not sys.stdout.closed:
         sys.stdout.flush()
-
-
-def _forget_output() -> None:
-    """What could not be written is not tried again when Python ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

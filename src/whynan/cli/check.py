@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from whynan import voice
 
 if TYPE_CHECKING:
     from whynan.checking.files import FileReport
@@ -54,7 +55,7 @@ def check(
     comparison = compare(reports, old) if against is not None else None
     for report in old:
         if report.error is not None:
-            click.echo(f"{report.path}: not checked: {report.error}", err=True)
+            voice.write(f"{report.path}: not checked: {report.error}\n")
     if comparison is not None and not silent:
         click.echo(f"against {against} (OLD):")
         click.echo("\n".join(comparison.lines() or ["  nothing went bad, nothing grew"]))
@@ -89,7 +90,7 @@ class _Bar:
         self.bar: Any = None
 
     def __enter__(self) -> _Bar:
-        if sys.stderr.isatty() and self.total > 1 << 26:
+        if voice.is_on_terminal() and self.total > 1 << 26:
             from rich.console import Console
             from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
 
@@ -112,7 +113,8 @@ class _Bar:
         """Take the bar away while lines are written: on a terminal they share a place."""
         if self.bar is not None:
             self.bar.stop()
-        click.echo("\n".join(lines), err=err)
+        text = "\n".join(lines)
+        voice.write(f"{text}\n") if err else click.echo(text)
         if self.bar is not None:
             self.bar.start()
 

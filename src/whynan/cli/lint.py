@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from whynan import voice
+
 if TYPE_CHECKING:
     from whynan.lint.finding import Finding
     from whynan.lint.runner import FileResult, Task
@@ -119,7 +121,7 @@ def show(results: list[FileResult], task: Task, style: str, statistics: bool) ->
     else:
         _print(findings, results)
     for path, reason in unread.items():
-        click.echo(f"whynan: {path} was not read: {reason}", err=True)
+        voice.say(f"{path} was not read: {reason}")
     changes = task.mode == "diff" and any(r.diff for r in results)
     return 1 if findings or changes or unread else 0
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from whynan import voice
 
 LONG_S = 2.0
 
@@ -14,7 +15,7 @@ LONG_S = 2.0
 @contextmanager
 def while_waiting(text: str, *, after_s: float = LONG_S) -> Iterator[None]:
     """Show `text` with a sign of life, if it takes longer than that; nothing where nobody looks."""
-    if not sys.stderr.isatty():
+    if not voice.is_on_terminal():
         yield
         return
     shown: list[Any] = []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from whynan.launch import Program
+    from whynan.run.program import Program
 
 # What stands after the program's name belongs to the program.
 SETTINGS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
@@ -32,7 +32,7 @@ def takes_program(command: Callable[..., int]) -> Callable[..., int]:
 
 def program_of(module: str | None, script: str | None, args: tuple[str, ...]) -> Program:
     """With -m, the first plain argument is already the module's own."""
-    from whynan.launch import Program
+    from whynan.run.program import Program
 
     if module is not None:
         given = (script, *args) if script is not None else args

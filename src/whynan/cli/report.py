@@ -38,8 +38,8 @@ def report(
     """
     import sys
 
-    from whynan import reopen
     from whynan.cli.patience import while_waiting
+    from whynan.run import reopen
 
     with while_waiting(f"reading {recording}"):
         diagnosis = reopen.reopen(recording)

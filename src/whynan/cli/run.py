@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NoReturn, cast
 
 import click
 
+from whynan import voice
 from whynan.cli.program import SETTINGS, takes_program
 
 if TYPE_CHECKING:
-    from whynan.launch import Program
+    from whynan.run.program import Program
 
 
 @click.command(context_settings={**SETTINGS, "auto_envvar_prefix": "WHYNAN"})
@@ -87,7 +89,7 @@ def run(
     save_batch: Path | None,
     fix: bool,
     trace_from: int | None,
-) -> int:
+) -> NoReturn:
     """Run SCRIPT as `python SCRIPT ARGS...` would, and say where a NaN came from.
 
     The script is not changed. Its output, exit code, random numbers and results stay its own;
@@ -104,8 +106,8 @@ def run(
     WHYNAN_ON_ANOMALY, WHYNAN_JSON, WHYNAN_HTML, WHYNAN_TENSORBOARD, WHYNAN_RECORDING,
     WHYNAN_CAPSULE, WHYNAN_SAVE_BATCH, WHYNAN_MAX_STEPS.
     """
-    from whynan.outputs import Mode, Policy, RunOptions
-    from whynan.runner import Run
+    from whynan.run.outputs import Mode, Policy, RunOptions
+    from whynan.run.run import Run
 
     options = RunOptions(
         mode=cast(Mode, mode),
@@ -127,23 +129,26 @@ def run(
         originals = Originals.of(program)
     watched = Run(program, options)
     started = time.time()
-    code = watched.go()
+    outcome = watched.go()
+    code, diagnosis = outcome.code, outcome.diagnosis
     if save_batch is not None and code == 3:
         _tell_batch(save_batch, started)
-    diagnosis = watched.found()
     if originals is not None and diagnosis is not None:
         with watched.libraries.in_use():
             from whynan.repair.fixing import FixOptions, repair
 
             repair(program, diagnosis, FixOptions(json=json, told=True), originals)
     elif fix and code == 3 and watched.lockstep is None:
-        click.echo("whynan: --fix is for programs of one process; nothing was tried", err=True)
-    return code
+        voice.say("--fix is for programs of one process; nothing was tried")
+    if code == 3:
+        voice.let_go_of_broken_streams()
+    # What the program has printed is its own: if it cannot be written, Python says so, with its code.
+    sys.exit(code)
 
 
 def _tell_batch(path: Path, started: float) -> None:
     """A file of an earlier run is not this run's batch."""
     if path.exists() and path.stat().st_mtime >= started - 1:
-        click.echo(f"whynan: the failing batch is in {path}", err=True)
+        voice.say(f"the failing batch is in {path}")
     else:
-        click.echo("whynan: no batch was written: no model or DataLoader was in use", err=True)
+        voice.say("no batch was written: no model or DataLoader was in use")

@@ -10,7 +10,7 @@ import click
 from whynan.cli.program import SETTINGS, takes_program
 
 if TYPE_CHECKING:
-    from whynan.launch import Program
+    from whynan.run.program import Program
 
 
 @click.command(context_settings=SETTINGS)

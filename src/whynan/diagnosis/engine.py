@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from dataclasses import replace
 
 from whynan.diagnosis.array_fixes import array_fixes
@@ -11,15 +12,51 @@ from whynan.diagnosis.circumstances import became_a_setting, helps_around
 from whynan.diagnosis.naming import operand_names
 from whynan.diagnosis.numpy_said import finding_by_words
 from whynan.diagnosis.optimizer_fixes import is_torchs_update, optimizer_fixes
+from whynan.diagnosis.registry import Rule, rules
 from whynan.diagnosis.rules.opaque_op import unexplained
-from whynan.model import Anomaly, Evidence, Finding, OpRecord
-from whynan.registry import Rule, rules
+from whynan.model import Anomaly, Diagnosis, Evidence, Finding, OpRecord, Outcome
+from whynan.recording import Recording
+from whynan.version import __version__
 
 TORCH_NAMESPACES = ("aten", "prims", "entry", "torchvision", "c10d", "array")
 
 
+def diagnose(
+    recording: Recording, *, script: str = "", outcome: Outcome | None = None
+) -> Diagnosis:
+    """Explain every harm in a recording.
+
+    >>> diagnose(Recording()).outcome
+    'clean'
+    """
+    anomalies = tuple(explain_evidence(evidence) for evidence in recording.evidence)
+    versions = {"whynan": __version__, "python": platform.python_version()}
+    if recording.torch_version:
+        versions["torch"] = recording.torch_version
+    return Diagnosis(
+        anomalies=anomalies,
+        outcome="anomaly" if anomalies else outcome or "clean",
+        steps=recording.steps,
+        script=script,
+        history=recording.history,
+        versions=versions,
+        notes=recording.notes,
+    )
+
+
 def explain_evidence(evidence: Evidence) -> Anomaly:
     """The mechanism, proven by exactly one rule, with causes and chain."""
+    try:
+        return _explain(evidence)
+    except Exception as error:  # the harm is told all the same
+        finding = Finding(
+            headline=f"{evidence.subject} went bad at step {evidence.step}",
+            unknown=(f"what did it: an error of whynan's own came in between, {error!r}",),
+        )
+        return Anomaly(evidence=evidence, finding=_signed(finding, _rule_of("opaque")), chain=())
+
+
+def _explain(evidence: Evidence) -> Anomaly:
     origin = _named(evidence.origin)
     evidence = replace(evidence, origin=origin)
     finding = _finding(evidence)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from whynan.model import OpRecord
+from whynan.source.trees import UNREADABLE, expression_of, parsed, statements
 
 OPERATORS: dict[type[ast.AST], str] = {
     ast.Div: "/", ast.Mult: "*", ast.Add: "+", ast.Sub: "-", ast.Pow: "**", ast.MatMult: "@",
@@ -20,10 +21,7 @@ def _tree(op: OpRecord) -> ast.AST | None:
     if not text:
         found = _assigning(op)
         return found and ast.BinOp(left=found.target, op=found.op, right=found.value)
-    try:
-        return ast.parse(f"({text}\n)", mode="eval").body
-    except SyntaxError:
-        return None
+    return expression_of(text)
 
 
 def _assigning(op: OpRecord) -> ast.AugAssign | None:
@@ -32,8 +30,8 @@ def _assigning(op: OpRecord) -> ast.AugAssign | None:
     if site is None or site.column is None or site.end_column is None or site.end_line != site.line:
         return None
     try:
-        nodes = list(ast.walk(ast.parse(site.source)))
-    except SyntaxError:
+        nodes = list(statements(parsed(site.source).body))
+    except UNREADABLE:
         return None
     width = site.end_column - site.column
     found = [n for n in nodes if isinstance(n, ast.AugAssign)]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from whynan.diagnosis.registry import rules
 from whynan.explain.rule_text import markdown
 from whynan.lint.table import patterns
-from whynan.registry import rules
 
 
 def rule_pages() -> dict[str, str]:

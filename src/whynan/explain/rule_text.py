@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from typing import Protocol
 
+from whynan.diagnosis.registry import Rule, rules
 from whynan.errors import UsageError
 from whynan.lint.table import Pattern, patterns
-from whynan.registry import Rule, rules
 
 HEADINGS = ("What it catches", "Why it hurts", "Example", "Use instead", "When it is fine")
 

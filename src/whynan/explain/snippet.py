@@ -7,8 +7,8 @@ import os
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from whynan.cells import cell_name
 from whynan.model import Site
+from whynan.source.cells import cell_name
 
 Quotes = Mapping[str, Mapping[int, str]]
 
@@ -29,7 +29,7 @@ def shown_path(file: str) -> str:
         return cell
     try:
         relative = os.path.relpath(file)
-    except ValueError:  # another drive
+    except (OSError, ValueError):  # the working directory is gone; another drive
         return file
     return file if relative.startswith("..") else relative
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from whynan.diagnosis.naming import call_of
 from whynan.explain.snippet import Row, shown_path, snippet
-from whynan.model import Anomaly, Fix, Link, Sample, Site, number
+from whynan.model import Anomaly, Evidence, Fix, Link, Sample, Site, number
 
 OPERATION = {
     "_softmax": "softmax", "_log_softmax": "log_softmax", "_to_copy": "cast", "rsub": "sub",
@@ -50,6 +51,16 @@ def no_harm(steps: int) -> str:
     if not steps:
         return "no harm found"
     return f"no harm found in {steps:,} step{'' if steps == 1 else 's'}"
+
+
+def in_short(found: Iterable[Evidence], error: Exception) -> str:
+    """One plain line for each harm, where the report itself cannot be drawn because of an error."""
+    lines = []
+    for evidence in found:
+        site = evidence.origin.site
+        began = f"; it began at {site.file}:{site.line} ({evidence.origin.op})" if site else ""
+        lines.append(f"whynan: {evidence.subject} went bad at step {evidence.step}{began}\n")
+    return "".join([*lines, f"whynan: the report could not be drawn: {error!r}\n"])
 
 
 def tell(anomaly: Anomaly) -> Story:

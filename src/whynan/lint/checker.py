@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections.abc import Iterable
+from dataclasses import replace
 
+from whynan.lint.belonging import library_of
 from whynan.lint.finding import Finding, Match, Replacement
 from whynan.lint.flow import Walker
+from whynan.lint.layout import fitted
+from whynan.lint.libraries import OTHER
 from whynan.lint.source import Source
 from whynan.lint.suppress import Allowances
 from whynan.lint.table import Pattern
 from whynan.lint.terms import Term
+from whynan.source.trees import UNREADABLE, parsed
 
 RELEVANT = re.compile(r"\b(torch|numpy)\b")
 IN_PLACE = re.compile(r"\.\w+[^\W_]_\(")
@@ -43,12 +47,8 @@ class Checker:
         if skim and not is_relevant:
             return []
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter(
-                    "ignore"
-                )  # the file's own invalid escapes are not our business
-                tree = ast.parse(text)
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            tree = parsed(text)
+        except UNREADABLE as error:
             return [_unparsable(error, path, text)]
         if not is_relevant:
             return []
@@ -60,6 +60,9 @@ class Checker:
             for pattern in self.by_op.get(term.op, ()):
                 match = pattern.check(term, here)
                 if match is None or (match.weak and pattern.slug not in self.named):
+                    continue
+                match = _in_its_library(match, library_of(term, here))
+                if match is None:
                     continue
                 key = _span(match.node)
                 taken = matches.get(key)
@@ -79,6 +82,15 @@ class Checker:
             if key not in covered and not allowed.covers(pattern.code, pattern.slug, match.node)
         ]
         return sorted(findings, key=lambda f: f.order)
+
+
+def _in_its_library(match: Match, library: str) -> Match | None:
+    """The match as it is true where the values are a library's; None if it is about torch alone."""
+    if library == OTHER and not match.elsewhere:
+        return None
+    help = match.elsewhere if match.elsewhere and library in ("numpy", OTHER) else match.help
+    edit = match.edit if match.edit is not None and match.edit.library == library else None
+    return replace(match, help=help, edit=edit)
 
 
 def _span(node: ast.expr) -> tuple[int, int, int, int]:
@@ -115,11 +127,16 @@ def _replacement(match: Match, source: Source, unwritten: set[int]) -> Replaceme
         return None  # a comment stands in what would be replaced
     if len(IN_PLACE.findall(before)) > len(IN_PLACE.findall(edit.text)):
         return None  # writing into a tensor is an effect of its own
+    place = fitted(source, edit.node, edit.text)
+    if place is None:
+        return None
+    start, end, text = place
     return Replacement(
-        start=source.start(edit.node),
-        end=source.end(edit.node),
-        text=edit.text,
+        start=start,
+        end=end,
+        text=text,
         needs=edit.needs,
+        above=edit.above,
     )
 
 

@@ -281,6 +281,11 @@ TRUTHS = frozenset([
     "isneginf", "eq", "ne", "gt", "ge", "lt", "le", "greater", "greater_equal", "less",
     "less_equal", "not_equal", "logical_and", "logical_or", "logical_not", "logical_xor", "bool",
 ])  # fmt: skip
+# Of the shape operations, those that leave the type as it is.
+PLACES = frozenset([
+    "view", "reshape", "squeeze", "unsqueeze", "flatten", "transpose", "permute", "contiguous",
+    "expand", "clone", "detach", "repeat", "cpu", "cuda",
+])  # fmt: skip
 BOOL = re.compile(r"(^|\.)bool_?$")
 
 
@@ -310,6 +315,20 @@ def _names_bool(term: Term) -> bool:
         isinstance(t.node, ast.Name | ast.Attribute) and BOOL.search(ast.unparse(t.node))
         for t in (*term.args[1:], *term.kw.values())
     )
+
+
+def is_whole(term: Term, depth: int = 8) -> bool:
+    """Is every value a whole number, in a type of whole numbers, by the way it is made?"""
+    t = resolve(term)
+    if t.op == "const":
+        return isinstance(t.value, int)
+    if t.op in ("arange", "argmax", "bincount", "compare", "count_nonzero", "one_hot", ".long", ".int", ".randint"):  # fmt: skip
+        return "dtype" not in t.kw and all(is_whole(a) for a in t.args if a.op == "const")
+    if t.op in ("add", "sub", "mul", "neg", "square", "abs", "index") or t.op in PLACES:
+        return bool(t.args) and depth > 0 and is_whole(t.args[0], depth - 1) and (
+            t.op in PLACES or t.op == "index" or all(is_whole(a, depth - 1) for a in t.args)
+        )  # fmt: skip
+    return False
 
 
 def has_gradient(term: Term, here: Walker) -> bool:

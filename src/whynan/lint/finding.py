@@ -14,11 +14,13 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """Replace one expression's text; `needs` is an import that must exist."""
+    """Replace one expression's text by another in the words of one library."""
 
     node: ast.expr
     text: str
-    needs: str = ""
+    library: str
+    needs: str = ""  # an import to be added
+    above: int = 0  # the line of the import before which it goes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +30,7 @@ class Match:
     node: ast.expr
     message: str
     help: str
+    elsewhere: str = ""  # the help where the values are not torch's; '' if the claim is about torch
     edit: Edit | None = None
     severity: Severity | None = None  # else the rule's own
     weak: bool = False  # right shape, no evidence: shown only when the rule is asked for by name
@@ -39,6 +42,7 @@ def hit(
     message: str,
     help: str,
     *,
+    elsewhere: str = "",
     edit: Edit | None = None,
     severity: Severity | None = None,
     weak: bool = False,
@@ -49,6 +53,7 @@ def hit(
         node=term.node,
         message=message,
         help=help,
+        elsewhere=elsewhere,
         edit=edit,
         severity=severity,
         weak=weak,
@@ -63,7 +68,8 @@ class Replacement:
     start: tuple[int, int]
     end: tuple[int, int]
     text: str
-    needs: str = ""
+    needs: str = ""  # an import to be added
+    above: int = 0  # before this line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import ast
-import re
-import warnings
 from collections.abc import Callable, Iterable
 
 from whynan.lint.finding import Finding, Replacement
+from whynan.lint.layout import LINES, broken, line_limit
+from whynan.lint.leftovers import without_leftovers
+from whynan.source.trees import parsed
 
 MAX_PASSES = 12
-LINES = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 
 
 def fix(
-    text: str, check: Callable[[str], list[Finding]], *, may_import: bool = True
+    text: str, check: Callable[[str], list[Finding]], *, keep_lines: bool = False
 ) -> tuple[str, int]:
-    """Fixed text and how many replacements were made."""
+    """Fixed text and how many replacements were made.
+
+    `keep_lines`: every line stays where it is, as the cells of a notebook ask for.
+    """
     made = 0
     rejected: set[tuple[str, str]] = set()  # what replaced what: not tried again
     for _ in range(MAX_PASSES):
@@ -24,23 +26,31 @@ def fix(
             f.replacement
             for f in check(text)
             if f.replacement is not None
-            and (may_import or not f.replacement.needs)
+            and not (keep_lines and _moves_lines(f.replacement))
             and (f.source, f.replacement.text) not in rejected
         ]
         chosen = _apart(wanted)
         if not chosen:
             break
-        changed = apply(text, chosen)
-        if _parses(changed):
+        changed = _changed(text, chosen, keep_lines)
+        if changed is not None:
             text, made = changed, made + len(chosen)
             continue
         for one in chosen:  # one of them does not fit: find out which
-            changed = apply(text, [one])
-            if _parses(changed):
+            changed = _changed(text, [one], keep_lines)
+            if changed is not None:
                 text, made = changed, made + 1
                 break
             rejected.add((text.splitlines()[one.start[0] - 1], one.text))
     return text, made
+
+
+def _changed(text: str, chosen: list[Replacement], keep_lines: bool) -> str | None:
+    """The text with replacements and without what they leave over; None if it is no Python."""
+    changed = apply(text, chosen, keep_lines)
+    if not _parses(changed):
+        return None
+    return changed if keep_lines else without_leftovers(text, changed)
 
 
 def _apart(replacements: Iterable[Replacement]) -> list[Replacement]:
@@ -52,46 +62,39 @@ def _apart(replacements: Iterable[Replacement]) -> list[Replacement]:
     return chosen
 
 
-def apply(text: str, replacements: Iterable[Replacement]) -> str:
+def _moves_lines(one: Replacement) -> bool:
+    return bool(one.needs) or one.text.count("\n") != one.end[0] - one.start[0]
+
+
+def apply(text: str, replacements: Iterable[Replacement], keep_lines: bool = False) -> str:
     """The text with every replacement made."""
     lines = LINES.findall(text)
     newline = "\r\n" if "\r\n" in text else "\n"
-    needed: list[str] = []
+    limit = line_limit([line.rstrip("\r\n") for line in lines])
+    changed: list[int] = []  # lines that were short enough, from the last to the first
+    needed: dict[int, set[str]] = {}
     for one in sorted(replacements, key=lambda r: r.start, reverse=True):
         (first, left), (last, right) = one.start, one.end
+        was_short = len(lines[first - 1].rstrip("\r\n")) <= limit
         new = lines[first - 1][:left] + one.text.replace("\n", newline) + lines[last - 1][right:]
-        lines[first - 1 : last] = [new]
-        if one.needs and one.needs not in needed:
-            needed.append(one.needs)
+        lines[first - 1 : last] = LINES.findall(new)
+        moved = one.text.count("\n") - (last - first)
+        changed = [number + moved for number in changed] + ([first] if was_short else [])
+        if one.needs:
+            needed.setdefault(one.above, set()).add(one.needs)
+    for number, statements in sorted(needed.items(), reverse=True):
+        lines[number - 1 : number - 1] = [s + newline for s in sorted(statements)]
+        changed = [n + len(statements) * (n >= number) for n in changed]
     text = "".join(lines)
-    for statement in needed:
-        text = _with_import(text, statement, newline)
+    if not keep_lines and _parses(text):
+        for number in sorted(set(changed), reverse=True):
+            text = broken(text, number, limit)
     return text
-
-
-def _with_import(text: str, statement: str, newline: str) -> str:
-    """Put an import where imports go: after the docstring and `from __future__`."""
-    tree = ast.parse(text)
-    after = 0
-    for node in tree.body:
-        docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        future = isinstance(node, ast.ImportFrom) and node.module == "__future__"
-        if not docstring and not future:
-            break
-        after = node.end_lineno or 0
-    lines = LINES.findall(text)
-    if after == 0:
-        while after < len(lines) and lines[after].startswith("#"):
-            after += 1
-    lines.insert(after, statement + newline)
-    return "".join(lines)
 
 
 def _parses(text: str) -> bool:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            ast.parse(text)
+        parsed(text)
     except (SyntaxError, ValueError):
         return False
     return True

@@ -9,10 +9,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable
 
+from whynan.lint.belonging import Evidence
+from whynan.lint.names import Names, Scope
 from whynan.lint.ops import KNOWN, operation
 from whynan.lint.reader import ClassInfo, Reader, spelled_in
 from whynan.lint.scopes import (
-    Function,
     as_load,
     assigned_once,
     assigns,
@@ -24,8 +25,9 @@ from whynan.lint.scopes import (
     targets,
     turns_off_gradients,
 )
-from whynan.lint.source import Source, statements
+from whynan.lint.source import Source
 from whynan.lint.terms import Term, names_in, strip
+from whynan.source.trees import Function, statements
 
 IN_PLACE_MODULE = ("half", "double", "float", "bfloat16")
 
@@ -40,7 +42,10 @@ class Walker:
         self.function: Function | None = None
         self.silent = 0  # reading ahead: nothing is checked
         self._check = check
-        self.reader = Reader(source, self._visit)
+        self.names = Names(source.tree, ":=" in source.text)
+        self.evidence = Evidence(self.names)
+        self.part: ast.stmt | None = None  # the outermost function or class
+        self.reader = Reader(source, self.names.top, self._visit)
         self.reader.globals = self._global
         self._assigned_once: dict[str, ast.expr | None] = {}
         self._global_terms: dict[str, Term | None] = {}
@@ -55,6 +60,10 @@ class Walker:
     @property
     def env(self) -> dict[str, Term]:
         return self.reader.env
+
+    @property
+    def scope(self) -> Scope:
+        return self.reader.scope
 
     def _visit(self, term: Term) -> None:
         if not self.silent:
@@ -92,16 +101,16 @@ class Walker:
             self._global_terms[name] = None  # a definition in terms of itself is unknown
             value = self._assigned_once[name]
             if value is not None:
-                self._global_terms[name] = self._read_aside(value, {})
+                self._global_terms[name] = self._read_aside(value, {}, self.names.top)
         return self._global_terms[name]
 
-    def _read_aside(self, value: ast.expr, env: dict[str, Term]) -> Term:
+    def _read_aside(self, value: ast.expr, env: dict[str, Term], scope: Scope) -> Term:
         reader = self.reader
-        kept = reader.env, reader.own_class
+        kept = reader.env, reader.scope, reader.own_class
         self.silent += 1
-        reader.env = env
+        reader.env, reader.scope = env, scope
         term = reader.read(value)
-        reader.env, reader.own_class = kept
+        reader.env, reader.scope, reader.own_class = kept
         self.silent -= 1
         return term
 
@@ -116,9 +125,15 @@ class Walker:
                 seen[target] = seen.get(target, 0) + 1
                 if value is not None:
                     values[target] = (value, method)
+        given: dict[Function, dict[str, Term]] = {}
         for name, (value, method) in values.items():
             if seen[name] == 1:
-                info.attributes[name] = self._read_aside(value, parameters(method, False))
+                scope = self.names.of(method)
+                if method not in given:
+                    given[method] = parameters(method, False, scope.meaning)
+                info.attributes[name] = self._read_aside(value, dict(given[method]), scope)
+                if method.name == "__init__":
+                    info.settled.add(name)
 
     def _read_returned(self, node: ast.ClassDef) -> None:
         forward = next((m for m in node.body if isinstance(m, Function) and m.name == "forward"), None)  # fmt: skip
@@ -136,7 +151,8 @@ class Walker:
     # Functions
 
     def _class(self, node: ast.ClassDef) -> None:
-        outer, outer_half = self.reader.own_class, self.half
+        outer, outer_half, part = self.reader.own_class, self.half, self.part
+        self.part = part or node
         self.reader.own_class = self.reader.classes[node.name]
         self.half = self.source.uses_half(node.lineno, node.end_lineno or node.lineno)
         for statement in node.body:
@@ -144,21 +160,23 @@ class Walker:
                 self._function(statement)
             elif isinstance(statement, ast.ClassDef):
                 self._class(statement)
-        self.reader.own_class, self.half = outer, outer_half
+        self.reader.own_class, self.half, self.part = outer, outer_half, part
 
     def _function(self, node: Function) -> None:
-        half = self.half
+        half, part = self.half, self.part
+        self.part = part or node
         if self.reader.own_class is None:
             self.half = self.source.uses_half(node.lineno, node.end_lineno or node.lineno)
         self._run(node, self.reader.own_class)
-        self.half = half
+        self.half, self.part = half, part
 
     def _run(self, node: Function, info: ClassInfo | None) -> list[Term | None]:
         reader = self.reader
-        kept = reader.env, reader.own_class, reader.tested, self.no_grad, self.function, self._returns  # fmt: skip
-        once = {name: reader.env[name] for name in reader.env if name.isidentifier()} if self.function else {}  # fmt: skip
+        kept = reader.env, reader.own_class, reader.tested, reader.scope, self.no_grad, self.function, self._returns  # fmt: skip
         is_forward = info is not None and info.is_module and node.name == "forward"
-        reader.env = {**once, **parameters(node, is_forward)}
+        reader.scope = self.names.of(node)
+        outer = self._enclosed(reader.scope) if self.function else {}
+        reader.env = {**outer, **parameters(node, is_forward, reader.scope.meaning)}
         reader.own_class = info
         reader.tested = frozenset()
         # The methods of an autograd.Function are not differentiated; they state the derivative.
@@ -169,8 +187,19 @@ class Walker:
         self.function, self._returns = node, []
         self._block(node.body)
         returned = self._returns
-        reader.env, reader.own_class, reader.tested, self.no_grad, self.function, self._returns = kept  # fmt: skip
+        reader.env, reader.own_class, reader.tested, reader.scope, self.no_grad, self.function, self._returns = kept  # fmt: skip
         return returned
+
+    def _enclosed(self, scope: Scope) -> dict[str, Term]:
+        """What a nested function sees of its surroundings, whenever it will be called."""
+        found = {}
+        for name, term in self.env.items():
+            owner = scope.owner(name)
+            if owner is None or owner is scope or not name.isidentifier():
+                continue
+            settled = owner.own.get(name) == 1 and name not in owner.lost
+            found[name] = term if settled else Term("unknown", term.node, kind=term.kind)
+        return found
 
     # Statements
 

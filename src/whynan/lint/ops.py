@@ -53,7 +53,7 @@ TENSOR_METHODS = frozenset([
     "matmul", "norm", "index_select", "gather", "scatter", "detach", "backward", "float", "half",
     "double", "bfloat16", "cuda", "softplus", "acos", "asin", "sqrt", "log2", "log10", "pow",
     "square", "neg", "reciprocal", "det", "inverse", "logdet", "chunk", "new_zeros", "new_empty",
-    "requires_grad_", "expand", "expand_as", "contiguous", "amax", "amin",
+    "long", "bool", "requires_grad_", "expand", "expand_as", "contiguous", "amax", "amin",
 ])  # fmt: skip
 SCALAR_METHODS = frozenset({"item", "numel", "size", "dim", "tolist", "nelement", "element_size"})
 SCALAR_CALLS = frozenset({"len", "int", "float", "round", "bool", "id", "hash", "ord"})

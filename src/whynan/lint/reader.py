@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from whynan.lint.libraries import OTHER, family
+from whynan.lint.names import Scope
 from whynan.lint.ops import (
     CONSTANTS,
     KEYWORDS,
@@ -39,20 +41,23 @@ class ClassInfo:
     name: str
     is_module: bool = False
     attributes: dict[str, Term] = field(default_factory=dict)
+    settled: set[str] = field(default_factory=set)  # those that are the same for life
     returned: Term | None = None  # what `forward` gives, when every return agrees
 
 
 class Reader:
     """Reads one expression after the other; `env` is the walker's to change."""
 
-    def __init__(self, source: Source, visit: Callable[[Term], None]) -> None:
+    def __init__(self, source: Source, scope: Scope, visit: Callable[[Term], None]) -> None:
         self.source = source
+        self.scope = scope
         self.visit = visit
         self.env: dict[str, Term] = {}
         self.globals: Callable[[str], Term | None] = lambda name: None
         self.classes: dict[str, ClassInfo] = {}
         self.own_class: ClassInfo | None = None
         self.tested: frozenset[str] = frozenset()
+        self.in_text = 0  # reading what an f-string shows
 
     def read(self, node: ast.expr) -> Term:
         method = _READERS.get(type(node))
@@ -68,25 +73,19 @@ class Reader:
 
     def _name(self, node: ast.Name) -> Term:
         local = self.env.get(node.id)
-        if local is None and node.id not in self.source.imports:
-            local = self.globals(node.id)
         if local is None:
-            return self._imported(node) or Term("name", node, value=node.id)
+            if full := self.scope.meaning(node.id):
+                return _imported(node, full)
+            owner = self.scope.owner(node.id)
+            if owner is None or owner.parent is None:
+                local = self.globals(node.id)
+        if local is None:
+            return Term("name", node, value=node.id)
         return Term("name", node, value=node.id, binding=local, kind=local.kind)
 
-    def _imported(self, node: ast.expr) -> Term | None:
-        qualified = self.source.qualified(node)
-        if not qualified:
-            return None
-        if qualified in CONSTANTS:
-            return Term("const", node, value=CONSTANTS[qualified], kind="scalar")
-        return Term("imported", node, value=qualified)
-
     def _attribute(self, node: ast.Attribute) -> Term:
-        if (root := _root(node)) is not None and root not in self.env:
-            imported = self._imported(node)
-            if imported is not None:
-                return imported
+        if (full := self._qualified(node)) != "":
+            return _imported(node, full)
         if isinstance(node.value, ast.Name) and node.value.id == "self":
             spelled = f"self.{node.attr}"
             known = self.env.get(spelled)
@@ -96,12 +95,25 @@ class Reader:
                 "name", node, value=spelled, binding=known, kind=known.kind if known else "?"
             )
         base = self.read(node.value)
+        if (module := resolve(base)).op == "imported":  # `np = jax.numpy`
+            return _imported(node, f"{module.value}.{node.attr}")
         if base.op == "name" and (known := self.env.get(f"{base.value}.{node.attr}")) is not None:
             return Term("name", node, value=f"{base.value}.{node.attr}", binding=known, kind=known.kind)  # fmt: skip
         kind: Kind = "scalar" if node.attr in SCALAR_ATTRIBUTES else "?"
         if node.attr in ("T", "mT", "data", "grad", "real", "imag", "values"):
             kind = base.kind
         return Term("attr", node, (base,), value=node.attr, kind=kind)
+
+    def _qualified(self, node: ast.expr) -> str:
+        """The full name of an imported thing, '' when the expression is not one."""
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name) or node.id in self.env:
+            return ""
+        full = self.scope.meaning(node.id)
+        return ".".join([full, *reversed(parts)]) if full else ""
 
     # Operators
 
@@ -168,6 +180,12 @@ class Reader:
         self.env = before
         return Term("unknown", node, parts)
 
+    def _formatted(self, node: ast.JoinedStr) -> Term:
+        self.in_text += 1
+        term = self._other(node)
+        self.in_text -= 1
+        return term
+
     def _other(self, node: ast.expr) -> Term:
         return Term("unknown", node, self._parts(node))
 
@@ -209,7 +227,7 @@ class Reader:
                 return self.apply(target, node, args)
             if target.op == "class":
                 return Term("instance", node, args, kw, value=target.value)
-        if isinstance(function, ast.Name) and function.id in BUILTINS and callee is None:
+        if isinstance(function, ast.Name) and callee is None and self._is_builtin(function.id):
             return self._builtin(node, function.id, args, kw)
         if isinstance(function, ast.Attribute) and callee is not None and callee.op == "receiver":
             return self._method(node, function.attr, callee.args[0], args, kw)
@@ -217,6 +235,9 @@ class Reader:
             function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", None)
         )
         return Term("unknown", node, (*args, *kw.values()), value=name)
+
+    def _is_builtin(self, name: str) -> bool:
+        return name in BUILTINS and self.scope.owner(name) is None
 
     def _arguments(self, node: ast.Call) -> tuple[Term, ...]:
         """In `where(c, a, b)` the condition has been looked at when a and b are read."""
@@ -267,7 +288,8 @@ class Reader:
         if not library and name.startswith("torch.") and last[:1].isupper():
             library, op = "torch", last
         if not library:
-            return Term("unknown", node, (*args, *kw.values()), value=last)
+            other: Kind = "other" if family(name) == OTHER else "?"
+            return Term("unknown", node, (*args, *kw.values()), value=last, kind=other)
         if not args and "input" in kw:
             args = (kw.pop("input"),)
         if library != "numpy" and last == "Tensor":
@@ -306,7 +328,9 @@ class Reader:
         if op == "log" and (args or kw or str(receiver.value).rsplit(".", 1)[-1] in LOGGERS):
             known = False
         if not known or resolve(receiver).op in ("imported", "module", "instance"):
-            return Term(f".{name}", node, (receiver, *args), kw, form="method")
+            unknown: Kind = "tensor" if name in TENSOR_METHODS else "?"
+            kind = "other" if receiver.kind == "other" else unknown
+            return Term(f".{name}", node, (receiver, *args), kw, form="method", kind=kind)
         if op == "where" and name == "where":  # x.where(condition, other)
             args = (args[0], receiver, *args[1:]) if args else (receiver,)
             return Term("where", node, args, kw, lib="torch", form="method", kind=receiver.kind)
@@ -344,6 +368,8 @@ class Reader:
 def joined(*parts: Term) -> Kind:
     """The kind of what arithmetic on these gives."""
     kinds = {p.kind for p in parts}
+    if "other" in kinds:
+        return "other"
     if "tensor" in kinds:
         return "tensor"
     if "array" in kinds:
@@ -371,6 +397,12 @@ def spelled_in(node: ast.AST) -> frozenset[str]:
     return frozenset(found - {"self", "torch", "np", "F", "nn", "math", "numpy"})
 
 
+def _imported(node: ast.expr, full: str) -> Term:
+    if full in CONSTANTS:
+        return Term("const", node, value=CONSTANTS[full], kind="scalar")
+    return Term("imported", node, value=full)
+
+
 def _root(node: ast.expr) -> str | None:
     while isinstance(node, ast.Attribute):
         node = node.value
@@ -390,6 +422,7 @@ _READERS: dict[type, Callable[[Reader, Any], Term]] = {
     ast.Tuple: Reader._sequence,
     ast.List: Reader._sequence,
     ast.NamedExpr: Reader._walrus,
+    ast.JoinedStr: Reader._formatted,
     ast.Call: Reader._call,
     ast.Lambda: Reader._scoped,
     ast.ListComp: Reader._scoped,

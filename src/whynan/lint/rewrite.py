@@ -1,21 +1,45 @@
-"""Builds the text of a fix out of the text that is there."""
+"""Builds the text of a fix out of the text that is there.
+
+A fix is offered only if it means the same and runs: every operand can be evaluated at its place,
+every name in it is certainly bound there, and no argument of what it replaces is lost.
+"""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from whynan.lint.facts import is_whole
 from whynan.lint.finding import Edit
-from whynan.lint.terms import SHAPE_OPS, Term, walk
+from whynan.lint.names import evaluated
+from whynan.lint.terms import PARAMETERS, SHAPE_OPS, Term, resolve, same, walk
+from whynan.source.trees import expression_of
 
 if TYPE_CHECKING:
     from whynan.lint.flow import Walker
 
 ATOMS = (ast.Name, ast.Call, ast.Attribute, ast.Subscript, ast.Constant)
+# Reading these again costs little and gives the same: no layer, no random number, no matrix product.
 CHEAP = SHAPE_OPS | frozenset([
-    "name", "attr", "const", "add", "sub", "mul", "div", "neg", "matmul", "pow", "tuple",
-    "compare", "invert", "slice",
+    "name", "attr", "const", "add", "sub", "mul", "div", "neg", "pow", "tuple", "compare", "invert",
+    "slice", "and", "or", "abs", "isnan", "isinf", "isfinite",
 ])  # fmt: skip
+# Where no module is bound, a tensor still has these.
+METHODS = {
+    "torch.nn.functional.log_softmax": "log_softmax", "torch.softmax": "softmax",
+    "torch.logsumexp": "logsumexp", "torch.expm1": "expm1", "torch.log1p": "log1p",
+    "torch.logit": "logit", "torch.sigmoid": "sigmoid", "torch.tanh": "tanh",
+    "torch.logdet": "logdet", "torch.linalg.slogdet": "slogdet", "torch.var": "var",
+    "torch.isnan": "isnan", "torch.linalg.vector_norm": "norm",
+}  # fmt: skip
+# Torch has no kernels for whole numbers here, though it has for what is replaced.
+FLOATS_ONLY = frozenset({
+    "torch.softmax", "torch.nn.functional.logsigmoid", "torch.nn.functional.softplus",
+    "torch.nn.functional.silu", "torch.linalg.vector_norm",
+    "torch.nn.functional.binary_cross_entropy_with_logits",
+})  # fmt: skip
+BINARY = frozenset({"add", "sub", "mul", "div", "matmul", "dot", "maximum", "minimum"})
 
 
 def text(term: Term, here: Walker) -> str:
@@ -33,21 +57,99 @@ def negated(term: Term, here: Walker) -> str:
     return f"-{operand(term, here)}"
 
 
-def function(qualified: str, here: Walker) -> tuple[str, str]:
-    """How to call a function here, and the import it needs if there is none."""
-    spelled = here.source.spell(qualified)
-    if spelled:
-        return spelled, ""
-    return qualified, f"import {qualified.split('.')[0]}"
+def call(
+    whole: Term,
+    here: Walker,
+    function: str,
+    *arguments: Term | str,
+    uses: Iterable[Term] = (),
+    shape: str = "{}",
+    instead: Term | None = None,
+    **options: Term | None,
+) -> Edit | None:
+    """Replace a term, or a part of it, by a call of a function given by its full name.
 
-
-def call(whole: Term, here: Walker, qualified: str, parts: list[Term], *more: str) -> Edit | None:
-    """Replace a term by a call on parts of it, when these can be evaluated here."""
-    if not all(movable(p, whole, here) for p in parts):
+    `uses` are the terms that arguments given as text are made of; `shape` is what stands around the
+    call; an option that is None was not said and is not said now.
+    """
+    given = {name: term for name, term in options.items() if term is not None}
+    terms = [*(a for a in arguments if isinstance(a, Term)), *uses, *given.values()]
+    if here.reader.in_text:
+        return None  # quotes in quotes
+    if any(isinstance(t.node, ast.Starred) or not movable(t, whole, here) for t in terms):
         return None
-    name, needs = function(qualified, here)
-    inside = ", ".join([*(text(p, here) for p in parts), *(m for m in more if m)])
-    return Edit(node=whole.node, text=f"{name}({inside})", needs=needs)
+    if function in FLOATS_ONLY and is_whole(terms[0]):
+        return None
+    if instead is None and not _keeps_every_argument(whole, terms):
+        return None
+    inside = [a if isinstance(a, str) else text(a, here) for a in arguments]
+    inside += [f"{name}={text(term, here)}" for name, term in given.items()]
+    node = (instead or whole).node
+    library = function.split(".", 1)[0]
+    name = spell(function, whole, here)
+    if not name and function in METHODS:
+        first = expression_of(inside[0])
+        receiver = inside[0] if isinstance(first, ATOMS) else f"({inside[0]})"
+        written = f"{receiver}.{METHODS[function]}({', '.join(inside[1:])})"
+        return Edit(node=node, text=shape.format(written), library=library)
+    above = 0 if name else _importable(library, whole, here)
+    if not name and not above:
+        return None
+    written = shape.format(f"{name or function}({', '.join(inside)})")
+    needs = f"import {library}" if above else ""
+    return Edit(node=node, text=written, library=library, needs=needs, above=above)
+
+
+def spell(function: str, whole: Term, here: Walker) -> str:
+    """How a function can be called in the place of a term; '' when no name is certainly bound."""
+    scope, at = here.scope, (whole.node.lineno, whole.node.col_offset)
+    read = evaluated(whole.node)
+    best = (0, False, "")
+    for local in scope.visible():
+        full = scope.meaning(local)
+        leads_there = full == function or (full and function.startswith(f"{full}."))
+        if not leads_there or local in here.env:
+            continue
+        if local in read or scope.is_bound(local, at):
+            best = max(best, (len(full), local in read, local))
+    length, _, local = best
+    return local + function[length:] if local else ""
+
+
+def _importable(package: str, whole: Term, here: Walker) -> int:
+    """The line above which `import package` may be added; 0 if the file gives no place for it.
+
+    A file that imports from the package as soon as it is loaded may as well import the package; one
+    that does so later, or only if it can, has its reasons.
+    """
+    if package in here.env or here.scope.owner(package) is not None:
+        return 0
+    first = here.names.first_import(package)
+    moment = here.scope.moment(here.names.top, (whole.node.lineno, whole.node.col_offset))
+    return first.lineno if first is not None and (first.lineno, first.col_offset) < moment else 0
+
+
+def _keeps_every_argument(whole: Term, kept: list[Term]) -> bool:
+    """Has what is replaced no arguments, such as `out=` or `dtype=`, that the fix knows nothing of?"""
+    nodes = {id(k.node) for k in kept}
+    stack = [whole]
+    while stack:
+        term = stack.pop()
+        if term.op == "name" and "." in str(term.value):
+            return False  # a number today, and another in a subclass
+        term = resolve(term)
+        if term.form in ("call", "method"):
+            known = PARAMETERS.get(term.op, ("input", "other") if term.op in BINARY else ("input",))
+            if term.kind == "array" and "keepdim" in known and "p" not in known:
+                known = known[:2]  # NumPy has a dtype in the place of torch's keepdim
+            named = {*known, "keepdim"} if "dim" in known else known
+            odd = [*term.args[len(known) :], *(v for k, v in term.kw.items() if k not in named)]
+            if any(id(t.node) not in nodes for t in odd):
+                return False
+        if isinstance(term.node, ast.Starred):
+            return False
+        stack.extend(t for t in term.children if id(t.node) not in nodes and not any(same(t, k) for k in kept))  # fmt: skip
+    return True
 
 
 def inside(part: Term, whole: Term) -> bool:
@@ -62,18 +164,24 @@ def movable(part: Term, whole: Term, here: Walker) -> bool:
     """Can a term be written here? Either it stands here, or every variable is still the same."""
     if inside(part, whole):
         return True
-    for t in walk(part):
-        if t.op not in CHEAP:
-            return False
-        if t.op == "name" and here.env.get(str(t.value)) is not t.binding:
-            known = here.reader.globals(str(t.value))
-            own = here.reader.own_class
-            attribute = own.attributes.get(str(t.value)[5:]) if own else None
-            if t.binding is None or t.binding not in (known, attribute):
-                return False
-    return True
+    return repeatable(part) and all(_unchanged(t, here) for t in walk(part))
 
 
-def option(name: str, term: Term | None, here: Walker) -> str:
-    """`dim=-1`, or nothing when the original did not say."""
-    return f"{name}={text(term, here)}" if term is not None else ""
+def repeatable(term: Term) -> bool:
+    """May a term be evaluated once more than it was?"""
+    return all(t.op in CHEAP for t in walk(term))
+
+
+def _unchanged(term: Term, here: Walker) -> bool:
+    if term.op == "const":  # `np.pi`: a name that may mean something else here
+        return not any(isinstance(n, ast.Name) for n in ast.walk(term.node))
+    if term.op != "name":
+        return True
+    name, binding = str(term.value), term.binding
+    if "." in name:  # any method may give an attribute another value, unless only `__init__` does
+        own = here.reader.own_class
+        return own is not None and name[5:] in own.settled and own.attributes[name[5:]] is binding
+    if binding is None:
+        owner = here.scope.owner(name)
+        return name not in here.env and (owner is None or owner.own.get(name, 0) <= 1)
+    return here.env.get(name, here.reader.globals(name)) is binding

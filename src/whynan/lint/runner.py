@@ -95,7 +95,7 @@ class Runner:
         made, fixed, diff = 0, text, ""
         if self.task.mode != "check":
             before = notebook.program.split("\n")
-            program, made = fix(notebook.program, find, may_import=False)
+            program, made = fix(notebook.program, find, keep_lines=True)
             after = program.split("\n")
             if made and len(after) == len(before):
                 # Blanked lines come back as they were.

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from typing import TypeGuard
 
-from whynan.lint.source import statements
+from whynan.lint.libraries import OTHER, family
 from whynan.lint.terms import Kind, Term, resolve
+from whynan.source.trees import Function, statements
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
+Meaning = Callable[[str], str]  # what was imported under a name
+WORD = re.compile(r"[^\W\d]\w*")
 NO_GRAD = ("no_grad", "inference_mode")
 SCALAR_WORDS = ("float", "int", "bool", "str", "float | None", "int | None", "Optional[float]")
 
@@ -48,7 +51,7 @@ def merged(a: dict[str, Term], b: dict[str, Term]) -> dict[str, Term]:
     return result
 
 
-def parameters(node: Function, tensors: bool) -> dict[str, Term]:
+def parameters(node: Function, tensors: bool, meaning: Meaning) -> dict[str, Term]:
     found = {}
     arguments = node.args
     positional = [*arguments.posonlyargs, *arguments.args]
@@ -61,14 +64,21 @@ def parameters(node: Function, tensors: bool) -> dict[str, Term]:
         if arg is None or arg.arg == "self":
             continue
         found[arg.arg] = Term(
-            "param", place, value=arg.arg, kind=_parameter_kind(arg, defaults.get(arg.arg), tensors)
+            "param",
+            place,
+            value=arg.arg,
+            kind=_parameter_kind(arg, defaults.get(arg.arg), tensors, meaning),
         )
     return found
 
 
-def _parameter_kind(arg: ast.arg, default: ast.expr | None, tensors: bool) -> Kind:
+def _parameter_kind(
+    arg: ast.arg, default: ast.expr | None, tensors: bool, meaning: Meaning
+) -> Kind:
     if arg.annotation is not None:
         words = ast.unparse(arg.annotation)
+        if any(family(meaning(word)) == OTHER for word in WORD.findall(words)):
+            return "other"
         if words in SCALAR_WORDS:
             return "scalar"
         if "Tensor" in words and "list" not in words.lower() and "tuple" not in words.lower():

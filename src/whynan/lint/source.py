@@ -1,31 +1,17 @@
-"""What a file says about itself before any expression is read: imports, half precision, text."""
+"""What a file says about itself before any expression is read: classes, half precision, text."""
 
 from __future__ import annotations
 
 import ast
 import bisect
 import re
-from collections.abc import Iterable, Iterator
+
+from whynan.source.trees import statements
 
 Position = tuple[int, int]  # line from 1, column in characters from 0
 
 HALF = re.compile(r"\.half\(\)|\btorch\.(?:half|float16)\b|dtype=[\"']float16")
 TEST = re.compile(r"[!=]=|\bin\b|\bis\b|^\s*#|^\s*(from|import)\b")
-
-
-def statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Every statement, nested ones too; much quicker than a walk over expressions."""
-    stack = list(body)
-    while stack:
-        node = stack.pop()
-        yield node
-        for name in ("body", "orelse", "finalbody"):
-            inner = getattr(node, name, None)
-            if inner:
-                stack.extend(inner)
-        for name in ("handlers", "cases"):
-            for part in getattr(node, name, ()):
-                stack.extend(part.body)
 
 
 class Source:
@@ -38,22 +24,13 @@ class Source:
         self.tree = tree
         # As the parser counts lines: form feeds and the like do not end one.
         self.lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-        self.imports: dict[str, str] = {}
         self.classes: list[ast.ClassDef] = []
         self.half_lines: list[int] = []
         self._scan()
 
     def _scan(self) -> None:
         for node in statements(self.tree.body):
-            if isinstance(node, ast.Import):
-                for alias in node.names:
-                    local = alias.asname or alias.name.split(".")[0]
-                    self.imports[local] = alias.name if alias.asname else local
-            elif isinstance(node, ast.ImportFrom):
-                if node.module and not node.level:
-                    for alias in node.names:
-                        self.imports[alias.asname or alias.name] = f"{node.module}.{alias.name}"
-            elif isinstance(node, ast.ClassDef):
+            if isinstance(node, ast.ClassDef):
                 self.classes.append(node)
         if HALF.search(self.text):
             # `x.dtype == torch.float16` is code that knows about half precision.
@@ -63,26 +40,6 @@ class Source:
         """Is float16 asked for by name between two lines?"""
         at = bisect.bisect_left(self.half_lines, first)
         return at < len(self.half_lines) and self.half_lines[at] <= last
-
-    def qualified(self, node: ast.expr) -> str:
-        """The full name of an imported thing, '' when the expression is not one."""
-        parts: list[str] = []
-        while isinstance(node, ast.Attribute):
-            parts.append(node.attr)
-            node = node.value
-        if not isinstance(node, ast.Name) or node.id not in self.imports:
-            return ""
-        return ".".join([self.imports[node.id], *reversed(parts)])
-
-    def spell(self, qualified: str) -> str:
-        """How this file can call a function; '' when nothing imported leads there."""
-        best = ""
-        for local, full in self.imports.items():
-            if full == qualified:
-                return local
-            if qualified.startswith(full + ".") and len(full) > len(self.imports.get(best, "")):
-                best = local
-        return best + qualified[len(self.imports[best]) :] if best else ""
 
     def column(self, line: int, utf8_offset: int) -> int:
         """The parser counts bytes; editors and people count characters."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from whynan.lint.finding import Match, Severity
 from whynan.lint.terms import Term
-from whynan.pages import Page, import_all
+from whynan.rulebook import Page, import_all
 
 if TYPE_CHECKING:
     from whynan.lint.flow import Walker

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 from typing import Literal
 
-Kind = Literal["tensor", "array", "scalar", "?"]
+Kind = Literal["tensor", "array", "other", "scalar", "?"]  # other: of another array library
 Value = float | int | str | bool | None
 
 # Change the shape or place of the values, not the values: a rule looks through them.

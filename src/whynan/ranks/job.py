@@ -6,18 +6,18 @@ import os
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from types import FrameType
 from typing import Any
 
 import torch
 from torch import distributed as dist
 from torch.distributed import distributed_c10d
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils._python_dispatch import _disable_current_modes
 
 from whynan.ranks.collectives import Collectives
-from whynan.record.checks import Checks
-from whynan.record.patches import Patches
-from whynan.record.stats import local_of
+from whynan.record.recorder import Recorder
+from whynan.seam.private import default_store, modes_off
+from whynan.seam.reading import local_of
 
 TIMEOUT = "WHYNAN_RANK_TIMEOUT"
 POLL_S = 0.02
@@ -34,44 +34,33 @@ def patience_s() -> float:
 class Job:
     """Known once the program has called `init_process_group`; before that there is one process."""
 
-    def __init__(self, checks: Checks, say: Callable[[str], None]) -> None:
+    def __init__(self, recorder: Recorder, say: Callable[[str], None]) -> None:
         self.rank = int(os.environ.get("RANK", "0"))
         self.world = int(os.environ.get("WORLD_SIZE", "1"))
         self.store: Any = None
-        self.exchanges = Collectives(checks)
+        self.exchanges = Collectives(recorder)
         self._say = say
         self._group: Any = None
         self.votes = True  # False: the others did not answer
         self.replicas: list[DistributedDataParallel] = []
         self._covering: tuple[object, list[DistributedDataParallel]] = (None, [])
 
-    def install(self, patches: Patches) -> None:
-        for module in (distributed_c10d, dist):
-            patches.wrap(module, "init_process_group", self._wrap_init)
-        self.exchanges.install(patches)
-        patches.wrap(DistributedDataParallel, "__init__", self._wrap_replica)
-
     # ---- what the program does ----------------------------------------------------------
 
-    def _wrap_init(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def init(*args: Any, **kwargs: Any) -> Any:
-            result = original(*args, **kwargs)
-            if self.store is None and dist.is_initialized() and dist.get_world_size() > 1:
-                self.rank, self.world = dist.get_rank(), dist.get_world_size()
-                store = distributed_c10d._get_default_store()
-                # A second life of the job under the same launcher keeps the launcher's store.
-                life = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    def job_joined(self) -> None:
+        if self.store is None and dist.is_initialized() and dist.get_world_size() > 1:
+            self.rank, self.world = dist.get_rank(), dist.get_world_size()
+            # A second life of the job under the same launcher keeps the launcher's store.
+            life = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+            store = default_store()
+            if store is not None:
                 self.store = distributed_c10d.PrefixStore(f"whynan/{life}", store)
-            return result
 
-        return init
+    def replica_made(self, replica: DistributedDataParallel) -> None:
+        self.replicas.append(replica)
 
-    def _wrap_replica(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def init(replica: Any, *args: Any, **kwargs: Any) -> None:
-            original(replica, *args, **kwargs)
-            self.replicas.append(replica)
-
-        return init
+    def exchange_begins(self, name: str, sent: Any, group: Any, frame: FrameType) -> None:
+        self.exchanges.begins(name, sent, group, frame)
 
     # ---- the vote -------------------------------------------------------------------------
 
@@ -104,11 +93,12 @@ class Job:
         self.exchanges.own = True
         began = time.monotonic()
         try:
-            with _disable_current_modes(), torch.no_grad():
+            with modes_off(), torch.no_grad():
                 if self._group is None:
                     limit = timedelta(seconds=patience_s())
                     self._group = dist.new_group(backend="gloo", timeout=limit)
-                votes = torch.tensor([harmed, blocked, step, -step], dtype=torch.int64)
+                numbers = [harmed, blocked, step, -step]
+                votes = torch.tensor(numbers, dtype=torch.int64, device="cpu")
                 dist.all_reduce(votes, op=dist.ReduceOp.MAX, group=self._group)
         except RuntimeError as error:
             self.votes = False

@@ -3,47 +3,55 @@
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 import torch
 
+from whynan.harm.ledger import Sign
 from whynan.model import Evidence
 from whynan.ranks.job import Job, patience_s
 from whynan.ranks.statement import Statement, merge, with_sent
-from whynan.record.patches import Patches
-from whynan.record.sites import capture
-from whynan.record.stats import has_nonfinite, local_of
 from whynan.recording import Recording
-from whynan.watching.escalate import Watch
-from whynan.watching.guard import Decision, Optimizer, Seen
+from whynan.seam import exchanges
+from whynan.seam.events import Decision
+from whynan.seam.optimizers import Optimizer
+from whynan.seam.patches import Patches
+from whynan.seam.reading import local_of, readable
+from whynan.seam.stats import has_nonfinite
+from whynan.seam.training import Step
+from whynan.watching.phases import Guarding
+from whynan.watching.unseen import unseen
+from whynan.watching.watch import Plan, Watch
 
 ALONE_S = 5.0  # a rank that raised does not wait long: the others may be waiting for it
 CRASHED_S = 0.5  # there is nothing to report but that
 GOODBYE_S = 2.0
+HARM = Sign(sink="gradient", subject="gradients")  # somebody's
+
+
+class Driver(Protocol):
+    """The run that this process is."""
+
+    def leave(self) -> NoReturn: ...
+    def keep_step(self) -> None: ...
+    def say(self, text: str) -> None: ...
+    def stepped(self, step: int) -> None: ...
+    def failed(self, error: BaseException) -> None: ...
 
 
 class Lockstep:
     """Holds back what a rank finds until all ranks stand before the same update."""
 
-    def __init__(
-        self,
-        watch: Watch,
-        *,
-        leave: Callable[[], NoReturn],
-        unseen: Callable[[Seen, str], Evidence],
-        keep: Callable[[], None],
-        say: Callable[[str], None],
-    ) -> None:
-        self.watch = watch
-        self.job = Job(watch.session.checks, say)
+    def __init__(self, plan: Plan, driver: Driver) -> None:
+        self.watch = Watch(plan, self)
+        self.watch.ranks = self
+        self.job = Job(self.watch.recorder, driver.say)
         self.how = "live"
-        self._leave, self._unseen, self._keep, self._say = leave, unseen, keep, say
-        self._seen: Seen | None = None
+        self._driver = driver
+        self._seen: Sign | None = None
         self._evidence: list[Evidence] = []
         self._loss_was_bad = False
         self._fresh = False  # harm since the last decision
@@ -55,38 +63,45 @@ class Lockstep:
         self._patches = Patches()
 
     def start(self) -> None:
-        """Before the watch starts."""
-        watch = self.watch
-        watch.found, watch.unexplained, watch.together = self._found, self._noticed, self._noticed
-        watch.guard.agree = self._agree
-        self.job.install(self._patches)
+        """After the watch has started: it looks first at every step."""
+        self.watch.events.listen(Deciding(self))
+        exchanges.install(self.job, self._patches)
 
     # ---- what this rank sees ----------------------------------------------------------------
 
-    def _found(self, evidence: Evidence, how: str) -> None:
+    def found(self, evidence: Evidence, how: str) -> None:
         self._evidence.append(evidence)
         self.how = how
         self._loss_was_bad |= evidence.sink == "loss"
         self._fresh = True
 
-    def _noticed(self, seen: Seen) -> None:
-        if not seen.certain and seen.sink != "exception":
-            return  # to confirm a doubt would take a second run of the whole job
-        self._seen = self._seen or seen
+    def unexplained(self, sign: Sign) -> None:
+        self.noticed(sign)
+
+    def noticed(self, sign: Sign) -> None:
+        self._seen = self._seen or sign
         self._loss_was_bad |= any(v - v != 0 for v in self.watch.guard.local.values)
         self._fresh = True
 
+    def stepped(self, step: int) -> None:
+        self._driver.stepped(step)
+
+    def failed(self, error: BaseException) -> None:
+        self._driver.failed(error)
+
     # ---- the decision ---------------------------------------------------------------------
 
-    def _agree(self, optimizer: Optimizer, decision: Decision) -> Decision:
-        watch, job = self.watch, self.job
-        if job.store is None or watch.policy == "warn":
+    def agree(self, step: Step) -> Decision:
+        """What all ranks do, after each has looked: `step.cancelled` is what this one would do."""
+        watch, job, optimizer = self.watch, self.job, step.optimizer
+        decision: Decision = "cancel" if step.cancelled else "go"
+        if job.store is None or watch.plan.policy == "warn":
             return decision
-        if watch.is_live and watch.policy == "stop":
-            watch.session.optimizers.look(optimizer, capture(sys._getframe(1)))
-        own, self._fresh = self._fresh or decision == "cancel", False
-        blocked = self._replays or not watch.could_rewind()
-        drops = watch.is_live and watch.policy == "skip"  # each rank has decided already
+        own, self._fresh = self._fresh or step.cancelled, False
+        guarding = isinstance(watch.phase, Guarding)
+        blocked = self._replays or not (guarding and watch.can_rewind(self._seen or HARM))
+        # While it is recorded, each rank has decided already.
+        drops = not guarding and watch.plan.policy == "skip"
         if job.is_reduced(optimizer) and not self._replays and not drops:
             if not (own and _is_bad(optimizer)):
                 return decision  # an infinite loss with finite gradients is told at the end
@@ -94,30 +109,30 @@ class Lockstep:
             if not own:
                 return decision
             return self._conclude(decision)
-        harmed, blocked = job.vote(own or self._replays, blocked, watch.guard.step)
+        harmed, blocked = job.vote(own or self._replays, blocked, watch.step)
         if not harmed:
             return decision
-        if not blocked and watch.policy == "stop":
+        if not blocked and watch.plan.policy == "stop" and isinstance(watch.phase, Guarding):
             self._replays = True
-            watch.rewind()
+            watch.phase.replay(self._seen)
             return "cancel"
         self._agreed = True
         return self._conclude(decision)
 
     def _conclude(self, decision: Decision) -> Decision:
-        if self.watch.policy == "skip":
+        if self.watch.plan.policy == "skip":
             if decision != "cancel":
                 self.watch.drop()
             return "cancel"
         if self._statement(tuple(self._evidence), None).strength < 3:
-            self._keep()
-        self._leave()
+            self._driver.keep_step()
+        self._driver.leave()
 
     def _statement(self, evidence: tuple[Evidence, ...], error: BaseException | None) -> Statement:
         name = None if error is None else f"{type(error).__name__}: {error}".splitlines()[0][:160]
         return Statement(
             rank=self.job.rank,
-            step=self.watch.guard.step,
+            step=self.watch.step,
             evidence=with_sent(evidence, self.job.exchanges.sent),
             loss_was_bad=self._loss_was_bad,
             exchange=self._exchange(),
@@ -131,7 +146,7 @@ class Lockstep:
         self._patches.restore()
         evidence = recording.evidence
         if not evidence and self._seen is not None:
-            evidence = (self._unseen(self._seen, _why(self.watch, self._replays)),)
+            evidence = (unseen(self._seen, _why(self.watch, self._replays)),)
             self.how = "no"
         job = self.job
         evidence = with_sent(evidence, job.exchanges.sent)
@@ -161,7 +176,9 @@ class Lockstep:
         self.harmed = bool(merged)
         if silent and not merged and error is None:
             names = ", ".join(map(str, silent))
-            self._say(f"rank {names} said nothing within {patience_s():.0f} s of this one's end")
+            self._driver.say(
+                f"rank {names} said nothing within {patience_s():.0f} s of this one's end"
+            )
         return replace(recording, evidence=merged), True
 
     def _patience_s(self, error: BaseException | None) -> float:
@@ -196,25 +213,32 @@ class Lockstep:
         job = self.job
         if job.replicas:
             return "the all-reduce of DistributedDataParallel"
-        for optimizer in self.watch.guard.optimizers:
+        for optimizer in self.watch.optimizers:
             if any(local_of(p) is not p for g in optimizer.param_groups for p in g["params"]):
                 return "the reduce-scatter of fully_shard"
         return job.exchanges.last
 
 
+class Deciding:
+    """Hears of each step after the watch has."""
+
+    def __init__(self, lockstep: Lockstep) -> None:
+        self._lockstep = lockstep
+
+    def step_begins(self, step: Step) -> Decision:
+        return self._lockstep.agree(step)
+
+
 def _is_bad(optimizer: Optimizer) -> bool:
     gradients = (p.grad for group in optimizer.param_groups for p in group["params"])
-    return any(
-        has_nonfinite(local_of(g.detach()))
-        for g in gradients
-        if g is not None and g.layout is torch.strided
-    )
+    values = (readable(g) for g in gradients if g is not None and g.layout is torch.strided)
+    return any(has_nonfinite(v) for v in values if v is not None)
 
 
 def _why(watch: Watch, replayed: bool) -> str:
-    if not watch.traces:
+    if not watch.plan.traces:
         return "--mode guard only looks; run again without it to have the step recorded"
-    if watch.policy != "stop":
+    if watch.plan.policy != "stop":
         return "among several ranks a step is repeated only with --on-anomaly stop"
     what = "the step was repeated on all ranks and did not show it"
     if not replayed:

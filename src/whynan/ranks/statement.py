@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 
 from whynan.codec import decode, encode
 from whynan.model import Evidence, OpRecord
-from whynan.watching.escalate import is_conclusive
+from whynan.watching.phases import is_conclusive
 
 MODERATE = 1e12  # products and sums of such values stay far from float32's limit
+EXCHANGES = ("c10d", "_c10d_functional", "_dtensor")  # whose results are other ranks' values
+UNPROVEN = ("entry", "unseen", "uninitialised")  # a collective fills memory that it asked for
 COPIES = ("mul", "copy", "div", "detach", "view")
 
 
@@ -49,7 +51,7 @@ def _came_with_data(evidence: Evidence) -> bool:
 
 def is_own(evidence: Evidence) -> bool:
     """Whether an operation of this rank made it, as far as the recording shows."""
-    if evidence.origin_kind in ("entry", "unseen") or evidence.origin.op.startswith("c10d"):
+    if evidence.origin_kind in UNPROVEN or evidence.origin.op.startswith(EXCHANGES):
         return False
     return not _was_overwritten(evidence.origin)
 

@@ -3,43 +3,23 @@
 from __future__ import annotations
 
 import os
-import sys
 import weakref
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from whynan.files import SAVE_BATCH_TO
+from whynan import voice
 from whynan.model import Fetch, Sample
-from whynan.record.checks import Checks, tensors_in
-from whynan.record.patches import Patches
-from whynan.record.sites import beyond_own
-from whynan.record.storages import MAX_COPY, is_torchs, storage_id
-
-# They ask their loader for the next batch before the step of the last one.
-AHEAD = frozenset({"accelerate", "lightning", "pytorch_lightning", "transformers"})
-
-
-class Asked:
-    """What each loader asked of its dataset and has not handed out yet: workers fetch ahead."""
-
-    def __init__(self) -> None:
-        self._waiting: weakref.WeakKeyDictionary[Any, deque[Any]] = weakref.WeakKeyDictionary()
-
-    def note(self, iterator: Any, index: Any) -> None:
-        """Only of loaders that are known from their start: else it is not known which is next."""
-        begins = not getattr(iterator, "_num_yielded", 1) and not getattr(iterator, "_send_idx", 0)
-        if begins or not hasattr(iterator, "_send_idx"):  # without workers, one at a time
-            self._waiting[iterator] = deque()
-        if iterator in self._waiting and getattr(iterator, "_in_order", True):
-            self._waiting[iterator].append(index)
-
-    def take(self, iterator: Any) -> Any:
-        """Of the batch that was just handed out; None when that is not known."""
-        waiting = self._waiting.get(iterator)
-        return waiting.popleft() if waiting else None
+from whynan.record.checks import Checks
+from whynan.record.storages import MAX_COPY, is_torchs
+from whynan.seam.loading import Fetch as Loaded
+from whynan.seam.members import workers_of
+from whynan.seam.private import has_storage, storage_id
+from whynan.seam.reading import can_be_read
+from whynan.seam.tensors import tensors_in
 
 
 class Batches:
@@ -47,27 +27,17 @@ class Batches:
 
     def __init__(self, checks: Checks) -> None:
         self.checks = checks
+        self.save_to: Path | None = None  # where the failing batch is kept for the user
         self.inputs: list[torch.Tensor] = []
         self.packed = False  # their rows are times of sequences
         self.indices: list[int] | None = None  # of the dataset, for the last batch of a DataLoader
-        self.fetches: int | None = None  # batches of all loaders; None: not counted from the start
+        self.fetches = 0  # batches of all loaders
         self.workers = 0  # processes that the last batch came from
         self.iterator: Callable[[], Any] = lambda: None  # that gave it, while it lives
-        self.given: Any = None  # the indices, as the guard knows them, which looks on all the time
         self._is_ahead = False  # the last batch may be a later step's
         # Of such loaders: the storages of some batches, and the items each was made of.
         self._recent: deque[tuple[set[int], list[int] | None]] = deque(maxlen=8)
-        self._installed = False
         self._models: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()  # with parameters
-        self._asked = Asked()
-
-    def install(self, patches: Patches) -> None:
-        self.fetches = None if self._installed else 0
-        self._installed = True
-        self._asked = Asked()  # what happened meanwhile is not known here
-        iterator = torch.utils.data.dataloader._BaseDataLoaderIter
-        patches.wrap(iterator, "_next_index", self._wrap_next_index)
-        patches.wrap(iterator, "__next__", self._wrap_next)
 
     def clear(self) -> None:
         self.inputs, self.indices = [], None
@@ -82,9 +52,10 @@ class Batches:
         return Fetch(number=self.fetches, size=size, indices=indices)
 
     def save(self, sample: Sample | None) -> None:
-        """Write the batch where the environment asks for it, for the user to look at."""
+        """Write the batch for the user to look at, if that is asked for."""
         if self.inputs:
-            keep_batch(self.inputs, sample.index if sample is not None else None, self.indices)
+            row = sample.index if sample is not None else None
+            keep_batch(self.save_to, self.inputs, row, self.indices)
 
     def note_inputs(self, module: torch.nn.Module, args: Any) -> None:
         """Of modules with parameters: a loss function is given results, not a batch."""
@@ -92,12 +63,12 @@ class Batches:
             if next(module.parameters(), None) is None:
                 return
             self._models.add(module)
-        self.checks.quietly(lambda: self._keep(args))
+        self._keep(args)
 
     def _keep(self, args: Any) -> None:
         """Detached: neither the graph behind an input nor the program's own object is kept alive."""
         plain = [t for t in tensors_in(args) if type(t) is torch.Tensor and t.dim() > 0]
-        dense = [t for t in plain if t.layout is torch.strided and not t.is_meta]
+        dense = [t for t in plain if t.layout is torch.strided and can_be_read(t)]
         self.inputs = [kept for t in dense if (kept := _kept(t)) is not None]
         self.packed = any(isinstance(arg, torch.nn.utils.rnn.PackedSequence) for arg in args)
         self._mark([] if self.packed else dense)
@@ -113,46 +84,29 @@ class Batches:
             if window is not None:
                 window.entry.batch = window
 
-    def _wrap_next_index(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def next_index(iterator: Any) -> Any:
-            index = original(iterator)
-            self._asked.note(iterator, index)
-            return index
-
-        return next_index
-
-    def _wrap_next(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def fetch(iterator: Any) -> Any:
-            self.given = None
-            batch = original(iterator)
-            if self.fetches is not None:
-                self.fetches += 1
-            self.workers = int(getattr(iterator, "_num_workers", 0))
-            self.iterator = weakref.ref(iterator)
-            asked = self._asked.take(iterator)
-            index = asked if self.given is None else self.given
-            listed = list(index) if isinstance(index, (list, tuple)) else []
-            self.indices = listed if listed and all(type(i) is int for i in listed) else None
-            if self.indices is not None:
-                self.checks.quietly(lambda: self._mark(_rows_of(batch, len(listed))))
-            caller = beyond_own(sys._getframe(1)).f_globals.get("__name__", "")
-            self._is_ahead = caller.split(".")[0] in AHEAD
-            if self._is_ahead:
-                self._recent.append((_storages(tensors_in(batch)), self.indices))
-                self.indices = None  # until it is known which one a step is about
-            return batch
-
-        return fetch
+    def given(self, fetch: Loaded, *, recording: bool) -> None:
+        """A loader has handed out a batch."""
+        self.fetches += not fetch.is_again
+        self.workers = workers_of(fetch.iterator)
+        self.iterator = weakref.ref(fetch.iterator)
+        listed = list(fetch.index) if isinstance(fetch.index, (list, tuple)) else []
+        self.indices = listed if listed and all(type(i) is int for i in listed) else None
+        self._is_ahead = fetch.is_early
+        if recording and self.indices is not None:
+            self._mark(_rows_of(fetch.item, len(listed)))
+        if self._is_ahead:
+            self._recent.append((_storages(tensors_in(fetch.item)), self.indices))
+            self.indices = None  # until it is known which one a step is about
 
 
 def _storages(tensors: list[torch.Tensor]) -> set[int]:
-    return {storage_id(t) for t in tensors if torch._C._has_storage(t)}
+    return {storage_id(t) for t in tensors if has_storage(t)}
 
 
 def _rows_of(batch: Any, size: int) -> list[torch.Tensor]:
     """The tensors of a loader's batch that have a row for each item."""
     found = [t for t in tensors_in(batch) if type(t) is torch.Tensor and t.dim() > 0]
-    return [t for t in found if len(t) == size and t.layout is torch.strided and not t.is_meta]
+    return [t for t in found if len(t) == size and t.layout is torch.strided and can_be_read(t)]
 
 
 def _kept(tensor: torch.Tensor) -> torch.Tensor | None:
@@ -163,18 +117,19 @@ def _kept(tensor: torch.Tensor) -> torch.Tensor | None:
     return tensor.detach().clone() if small else None
 
 
-def keep_batch(inputs: list[torch.Tensor], sample: int | None, indices: list[int] | None) -> None:
-    """Whole or not at all; a folder that is gone must not end the user's training."""
-    path = os.environ.get(SAVE_BATCH_TO)
-    if not path:
+def keep_batch(
+    path: Path | None, inputs: list[torch.Tensor], sample: int | None, indices: list[int] | None
+) -> None:
+    """Whole or not at all; a folder that is gone must not hide the harm or end the training."""
+    if path is None:
         return
-    content = {
-        "inputs": [t.detach().cpu().clone() for t in inputs],
-        "sample": sample,
-        "dataset_indices": indices,
-    }
     try:
+        content = {
+            "inputs": [t.detach().cpu().clone() for t in inputs],
+            "sample": sample,
+            "dataset_indices": indices,
+        }
         torch.save(content, f"{path}.part")
         os.replace(f"{path}.part", path)
-    except (OSError, RuntimeError) as error:
-        print(f"whynan: could not write the batch {path}: {error}", file=sys.stderr)
+    except Exception as error:
+        voice.say(f"could not write the batch {path}: {error}")

@@ -1,99 +1,102 @@
-"""Decides harm: is this tensor non-finite, or finite and wrong, at a place where it matters?"""
+"""Looks at tensors of a program that is recorded: is this one non-finite, or finite and wrong?"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
 from whynan.model import Evidence, Sink, number
-from whynan.record.modules import ModuleTracker
-from whynan.record.questions import is_test
+from whynan.record.modules import ModuleNames
 from whynan.record.records import Record
 from whynan.record.shadow import Shadows
-from whynan.record.sites import Frames
-from whynan.record.slicing import Harm
-from whynan.record.stats import has_nonfinite, local_of
+from whynan.record.slicing import Harm, Slicer
 from whynan.record.tracer import Tracer
+from whynan.seam.private import stored_values
+from whynan.seam.reading import PLAIN, local_of, readable
+from whynan.seam.sites import Frames
+from whynan.seam.stats import has_nonfinite
 
-_function_modes: Callable[[], int] = torch._C._len_torch_function_stack
-_dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
 WITNESSES = 4  # of the tensors that went bad together
-PLAIN = (torch.Tensor.__torch_dispatch__, torch._C._disabled_torch_dispatch_impl)
 Named = Iterable[tuple[str, torch.Tensor]]
 
 
-@contextmanager
-def other_modes_off() -> Iterator[None]:
-    """The program's own modes must not see whynan's work."""
-    with torch._C.DisableTorchFunction(), _disable_current_modes():
-        yield
-
-
-def has_other_modes() -> bool:
-    """Whether the program has modes of its own; the recorder's counts where it was not paused."""
-    return bool(_function_modes() or _dispatch_modes())
-
-
 class Checks:
-    """What all sinks share: the recording, the look at a tensor, and the report of harm."""
+    """The recording answers nearly always; a tensor is looked into only in doubt."""
 
-    def __init__(
-        self,
-        tracer: Tracer,
-        modules: ModuleTracker,
-        report: Callable[[Harm], None],
-        look: Callable[[Harm], Evidence | None],
-    ) -> None:
+    def __init__(self, tracer: Tracer, names: ModuleNames, slicer: Slicer) -> None:
         self.tracer = tracer
-        self.modules = modules
+        self.names = names
         self.shadows = Shadows(tracer, self._look_at_overflow)
-        self.before_observed: Callable[[], None] = lambda: None
-        self._report = report
-        self._look = look
-        tracer.on_shadowed = self._follow
+        self._slicer = slicer
 
-    def quietly(self, work: Callable[[], None]) -> None:
-        """Run whynan's own work: not recorded, and its errors are not the program's."""
-        tracer = self.tracer
-        if not tracer.active or tracer.local.busy or torch._C._get_tracing_state() is not None:
-            return
-        local = tracer.local
-        local.busy += 1
-        mode = tracer.pause()  # nearly always the only one
-        try:
-            if has_other_modes():
-                with other_modes_off():
-                    work()
-            else:
-                work()
-        except Exception as error:
-            tracer.step_aside(error)
-        finally:
-            tracer.resume(mode)
-            local.busy -= 1
-
-    def check(self, sink: Sink, named: Named, frames: Frames | None, **more: Any) -> None:
-        """Report harm if any of these tensors is non-finite."""
+    def bad(self, sink: Sink, named: Named, frames: Frames | None, **more: Any) -> list[Harm]:
+        """Those of the tensors that are non-finite, as one harm."""
         bad = [(name, tensor) for name, tensor in named if self.is_nonfinite(tensor)]
         if not bad:
-            return
-        if sink == "observed":
-            more["is_tested"] = frames is not None and is_test(frames.code, frames.lasti)
-            if not more["is_tested"]:
-                self.before_observed()
+            return []
         if len(bad) > WITNESSES:  # one of them is that which went bad first: a gradient, in the
             rest = bad[WITNESSES - 1 :]  # last of several layers that make their own NaN
             bad = [*bad[: WITNESSES - 1], min(rest, key=lambda item: self._went_bad(item[1]))]
         tensors = [local_of(tensor).detach() for _, tensor in bad]
         names = [name for name, _ in bad]
-        self.harm(
-            Harm(sink=sink, subject=names[0], tensors=tensors, names=names, frames=frames, **more)
-        )
+        return [
+            Harm(
+                sink=sink, subject=names[0], tensors=tensors, names=names, frames=frames,
+                step=self.tracer.step, **more,
+            )
+        ]  # fmt: skip
+
+    def wrong(self, sink: Sink, named: Named, frames: Frames | None, **more: Any) -> list[Harm]:
+        """The first finite value that an absorbed overflow made wrong."""
+        if not self.shadows:
+            return []
+        values = [(name, readable(tensor)) for name, tensor in named]
+        everything = [(n, v) for n, v in values if v is not None and v.layout is torch.strided]
+        for name, tensor in everything:
+            found = self.shadows.wrong(tensor)
+            if found is not None:
+                evidence, right = found
+                effect = _effect(sink, name, tensor, right, [t for _, t in everything])
+                return [
+                    Harm(
+                        sink=sink, subject=name, known=evidence, frames=frames, effect=effect,
+                        step=self.tracer.step, **more,
+                    )
+                ]  # fmt: skip
+        return []
+
+    def is_nonfinite(self, tensor: torch.Tensor) -> bool:
+        """Known from the recording in nearly all cases, looked at only in doubt."""
+        tensor = local_of(tensor)
+        if type(tensor).__torch_dispatch__ not in PLAIN:
+            return False
+        if tensor.layout is torch.strided:
+            if not (tensor.is_floating_point() or tensor.is_complex()):
+                return False
+            entry = self.tracer.entry_of(tensor)
+            if entry is not None and not (entry.tainted or entry.partial or entry.unseen):
+                return False
+        values = readable(tensor)
+        if values is not None and values.layout is not torch.strided:
+            values = _stored_values(values)
+        return values is not None and has_nonfinite(values)
+
+    def label(self, fallback: str, tensor: torch.Tensor) -> str:
+        """The dotted name of a parameter, where a module that ran knows it."""
+        return self.names.parameter_name(tensor) or fallback
+
+    def follow(self, record: Record) -> None:
+        """Carry what was absorbed on to what this operation made of it."""
+        self.shadows.follow(record)
+        self.tracer.shadowing = bool(self.shadows)
+
+    def forget(self) -> None:
+        """The step is over: also the twins of storages that are gone."""
+        self.shadows.forget()
+        self.tracer.shadowing = bool(self.shadows)
 
     def _went_bad(self, tensor: torch.Tensor) -> float:
         """Which operation first wrote something non-finite to it, as far as is known."""
@@ -102,71 +105,9 @@ class Checks:
         records = [(i, self.tracer.records.get(i)) for i, _ in writers]
         return min((i for i, r in records if r is not None and r.bad), default=math.inf)
 
-    def check_right(self, sink: Sink, named: Named, frames: Frames | None, **more: Any) -> None:
-        """Report harm if an absorbed overflow made one of these finite values wrong."""
-        if not self.shadows:
-            return
-        everything = list(named)
-        for name, tensor in everything:
-            wrong = self.shadows.wrong(tensor)
-            if wrong is not None:
-                evidence, right = wrong
-                effect = _effect(sink, name, tensor, right, [t for _, t in everything])
-                self.harm(
-                    Harm(
-                        sink=sink,
-                        subject=name,
-                        known=evidence,
-                        frames=frames,
-                        effect=effect,
-                        **more,
-                    )
-                )
-                return
-
-    def harm(self, harm: Harm) -> None:
-        harm.step = self.tracer.step
-        self.tracer.local.busy += 1
-        try:
-            self._report(harm)
-        finally:
-            self.tracer.local.busy -= 1
-
-    def explain(self, harm: Harm) -> Evidence | None:
-        """Where it began, without reporting it."""
-        return self._look(harm)
-
-    def is_nonfinite(self, tensor: torch.Tensor) -> bool:
-        """Known from the recording in nearly all cases, looked at only in doubt."""
-        tensor = local_of(tensor)
-        if type(tensor).__torch_dispatch__ not in PLAIN:
-            return False  # a fake or distributed tensor: there may be nothing to look at
-        if tensor.layout is not torch.strided:
-            values = _stored_values(tensor)
-            return values is not None and has_nonfinite(values)
-        if not (tensor.is_floating_point() or tensor.is_complex()) or tensor.is_meta:
-            return False
-        entry = self.tracer.entry_of(tensor)
-        if entry is not None and not (entry.tainted or entry.partial or entry.unseen):
-            return False
-        return has_nonfinite(tensor.detach())
-
-    def label(self, fallback: str, tensor: torch.Tensor) -> str:
-        """The dotted name of a parameter, where a module that ran knows it."""
-        return self.modules.parameter_name(tensor) or fallback
-
-    def step_is_over(self) -> None:
-        """Forget the step, and the twins of storages that are gone."""
-        self.tracer.end_of_step()
-        self.shadows.forget()
-        self.tracer.shadowing = bool(self.shadows)
-
     def _look_at_overflow(self, record: Record) -> Evidence | None:
-        return self._look(Harm(sink="output", subject="", record=record, step=self.tracer.step))
-
-    def _follow(self, record: Record) -> None:
-        self.shadows.follow(record)
-        self.tracer.shadowing = bool(self.shadows)
+        harm = Harm(sink="output", subject="", record=record, step=self.tracer.step)
+        return self._slicer.evidence(harm)
 
 
 def _effect(
@@ -183,30 +124,7 @@ def _effect(
 
 def _stored_values(tensor: torch.Tensor) -> torch.Tensor | None:
     if tensor.layout is torch.sparse_coo:
-        return tensor.detach()._values()
+        return stored_values(tensor)
     if tensor.layout in (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc):
-        return tensor.detach().values()
+        return tensor.values()
     return None
-
-
-def saved_tensors(obj: Any) -> list[torch.Tensor]:
-    """What `torch.save` writes of a model or of containers, without running the model's hooks."""
-    if isinstance(obj, torch.nn.Module):
-        return [*obj.parameters(), *obj.buffers()]
-    return tensors_in(obj)
-
-
-def tensors_in(value: Any, depth: int = 4) -> list[torch.Tensor]:
-    """The tensors in a nest of containers."""
-    if isinstance(value, torch.Tensor):
-        return [value] if torch._C._has_storage(value) else []
-    if depth == 0:
-        return []
-    items: Iterable[Any] = ()
-    if isinstance(value, dict):
-        items = value.values()
-    elif isinstance(value, (list, tuple, set)):
-        items = value
-    elif hasattr(value, "__dataclass_fields__"):
-        items = [getattr(value, name, None) for name in value.__dataclass_fields__]
-    return [tensor for item in items for tensor in tensors_in(item, depth - 1)]

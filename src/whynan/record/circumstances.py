@@ -13,9 +13,10 @@ from whynan.model import Circumstances, Evidence, HistoryRow, Layer, Oddity, Sam
 from whynan.record.modules import clean
 from whynan.record.relations import value_after
 from whynan.record.rows import samples_of
+from whynan.seam.reading import readable
 
 if TYPE_CHECKING:
-    from whynan.record.session import Session
+    from whynan.record.recorder import Recorder
 
 ROWS = 32  # of the history
 TOO_LARGE = 10.0  # times the usual scale of a weight
@@ -26,77 +27,76 @@ ADAPTIVE = ("betas", "alpha", "lr_decay", "rho", "etas")  # what optimizers are 
 WEIGHTED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
-def look_around(evidence: Evidence, session: Session) -> Evidence:
+def look_around(evidence: Evidence, recorder: Recorder) -> Evidence:
     """Add the circumstances; what cannot be looked at is left out."""
-    inputs = session.batches.inputs
+    inputs = recorder.batches.inputs
     try:
         with torch.no_grad():
-            history = _history(session)
+            history = _history(recorder)
             around = Circumstances(
                 history=history,
-                sample=_sample(evidence, session),
-                fetch=session.batches.last_fetch(),
-                workers=session.batches.workers,
-                loads=bool(session.batches.fetches or session.batches.iterator() is not None),
-                layers=_layers(session),
+                sample=_sample(evidence, recorder),
+                fetch=recorder.batches.last_fetch(),
+                workers=recorder.batches.workers,
+                loads=bool(recorder.batches.fetches or recorder.batches.iterator() is not None),
+                layers=_layers(recorder),
                 oddity=next((o for t in inputs if (o := oddity_in(t)) is not None), None),
                 input_size=_input_size(inputs),
-                weight_norm=_weight_norm(session),
-                moved=_moved(history[-1:], session),
-                moved_lately=_moved(_since_lowest(history), session),
-                loss_factor=session.backward.loss_factor(),
+                weight_norm=_weight_norm(recorder),
+                moved=_moved(history[-1:], recorder),
+                moved_lately=_moved(_since_lowest(history), recorder),
+                loss_factor=recorder.losses.factor(),
             )
     except (RuntimeError, ValueError, TypeError, NotImplementedError):
         return evidence  # an exotic tensor: the diagnosis stands without it
     return replace(evidence, around=around)
 
 
-def _history(session: Session) -> tuple[HistoryRow, ...]:
-    rows = {row.step: row for row in (*session.backward.history, *session.earlier())}
-    return tuple(rows[step] for step in sorted(rows))[-ROWS:]
+def _history(recorder: Recorder) -> tuple[HistoryRow, ...]:
+    return tuple(recorder.history.rows())[-ROWS:]
 
 
-def _sample(evidence: Evidence, session: Session) -> Sample | None:
+def _sample(evidence: Evidence, recorder: Recorder) -> Sample | None:
     """From the inputs if they are bad themselves, else from the rows that the origin spoilt."""
-    inputs = session.batches.inputs
-    size = len(inputs[0]) if inputs else len(session.batches.indices or ())
-    if size < 2 or session.batches.packed or not _is_batch(inputs, size, session):
+    inputs = recorder.batches.inputs
+    size = len(inputs[0]) if inputs else len(recorder.batches.indices or ())
+    if size < 2 or recorder.batches.packed or not _is_batch(inputs, size, recorder):
         return None
     for tensor in inputs:
         if tensor.is_floating_point() and len(tensor) == size:
             rows = _bad_rows(tensor)
             if rows:
-                return _named(rows, size, session)
-    record = session.tracer.records.get(evidence.origin.index)
+                return _named(rows, size, recorder)
+    record = recorder.tracer.records.get(evidence.origin.index)
     if record is None or not record.outs or record.in_optimizer or record.setup:
         return None
     made = value_after(record, 0)
     if made is None or not (made.is_floating_point() or made.is_complex()):
         return None
-    if not _is_table(inputs, size, session) and made.shape[:1] != (size,):
+    if not _is_table(inputs, size, recorder) and made.shape[:1] != (size,):
         return None  # a list of numbers each: perhaps the steps of one sequence
-    return _named(samples_of(record, made, size, session.slicer.locate) or [], size, session)
+    return _named(samples_of(record, made, size, recorder.slicer.locate) or [], size, recorder)
 
 
-def _is_batch(inputs: list[torch.Tensor], size: int, session: Session) -> bool:
+def _is_batch(inputs: list[torch.Tensor], size: int, recorder: Recorder) -> bool:
     """One dimension alone may be the features of a single sample; a DataLoader says what it is, and
     users beside items are pairs."""
-    if _is_table(inputs, size, session):
+    if _is_table(inputs, size, recorder):
         return True
     alike = [t for t in inputs if len(t) == size and t.dim() == 1 and not t.is_floating_point()]
-    return len(alike) > 1 and not _has_sequence_first(session)
+    return len(alike) > 1 and not _has_sequence_first(recorder)
 
 
-def _is_table(inputs: list[torch.Tensor], size: int, session: Session) -> bool:
-    if len(session.batches.indices or ()) == size:
+def _is_table(inputs: list[torch.Tensor], size: int, recorder: Recorder) -> bool:
+    if len(recorder.batches.indices or ()) == size:
         return True
     deep = any(len(t) == size and t.dim() > 1 for t in inputs)
-    return deep and not _has_sequence_first(session)
+    return deep and not _has_sequence_first(recorder)
 
 
-def _has_sequence_first(session: Session) -> bool:
+def _has_sequence_first(recorder: Recorder) -> bool:
     """Then the first dimension may be time."""
-    modules = (module for root in session.modules.roots() for module in root.modules())
+    modules = (module for root in recorder.names.roots() for module in root.modules())
     return any(getattr(module, "batch_first", None) is False for module in modules)
 
 
@@ -108,10 +108,10 @@ def _bad_rows(tensor: torch.Tensor) -> list[int]:
     return [int(i) for i in rows.nonzero().reshape(-1)]
 
 
-def _named(rows: list[int], size: int, session: Session) -> Sample | None:
+def _named(rows: list[int], size: int, recorder: Recorder) -> Sample | None:
     if not rows or len(rows) == size:
         return None  # every sample: the fault is not in one of them
-    indices = session.batches.indices
+    indices = recorder.batches.indices
     known = indices is not None and len(indices) == size
     return Sample(
         index=rows[0],
@@ -121,34 +121,38 @@ def _named(rows: list[int], size: int, session: Session) -> Sample | None:
     )
 
 
-def _layers(session: Session) -> tuple[Layer, ...]:
+def _layers(recorder: Recorder) -> tuple[Layer, ...]:
     """Weights far larger than their number of inputs asks for, before the first update."""
     found = []
-    for root in session.modules.roots():
+    for root in recorder.names.roots():
         for name, module in root.named_modules():
-            if not isinstance(module, WEIGHTED) or module.weight.numel() < 2:
+            weight = readable(module.weight) if isinstance(module, WEIGHTED) else None
+            if weight is None or weight.numel() < 2:
                 continue
-            weight = module.weight.detach().to(torch.float64)
-            usual = math.sqrt(2.0 / weight[0].numel())
-            rms = float(weight.square().mean().sqrt())
+            shape = tuple(module.weight.shape)  # of a sharded one, as the program wrote it
+            usual = math.sqrt(2.0 / math.prod(shape[1:]))
+            rms = float(weight.to(torch.float64).square().mean().sqrt())
             if rms > TOO_LARGE * usual:
                 label = f"{clean(name)}.weight".lstrip(".")
-                found.append(Layer(name=label, shape=tuple(weight.shape), rms=rms, usual=usual))
+                found.append(Layer(name=label, shape=shape, rms=rms, usual=usual))
     return tuple(found)
 
 
-def _parameters(session: Session) -> list[torch.Tensor]:
-    """Those that are trained; what is known of the modules, before an optimizer was seen."""
-    optimizer = session.optimizers.last()
+def _parameters(recorder: Recorder) -> list[torch.Tensor]:
+    """Those that are trained; what is known of the modules, before an optimizer was seen. Of
+    sharded ones, this rank's parts."""
+    optimizer = recorder.updates.last()
     if optimizer is not None:
         found = [p for group in optimizer.param_groups for p in group["params"]]
     else:
-        found = [p for root in session.modules.roots() for p in root.parameters() if p.dim() > 1]
-    return [p.detach() for p in found if p.is_floating_point() and p.layout is torch.strided]
+        found = [p for root in recorder.names.roots() for p in root.parameters()]
+    values = [v for p in found if (v := readable(p)) is not None]
+    dense = [v for v in values if v.is_floating_point() and v.layout is torch.strided]
+    return dense if optimizer is not None else [v for v in dense if v.dim() > 1]
 
 
-def _weight_norm(session: Session) -> float | None:
-    norms = [float(p.to(torch.float64).norm()) for p in _parameters(session)]
+def _weight_norm(recorder: Recorder) -> float | None:
+    norms = [float(p.to(torch.float64).norm()) for p in _parameters(recorder)]
     finite = [n for n in norms if math.isfinite(n)]
     return max(finite, default=None)
 
@@ -159,17 +163,17 @@ def _since_lowest(rows: tuple[HistoryRow, ...]) -> tuple[HistoryRow, ...]:
     return rows[losses.index(min(losses)) :] if losses else ()
 
 
-def _moved(rows: tuple[HistoryRow, ...], session: Session) -> float | None:
+def _moved(rows: tuple[HistoryRow, ...], recorder: Recorder) -> float | None:
     """How far the updates of these steps can have moved a parameter: the learning rate times the
     gradient, or for an optimizer that divides by the gradient's size, times the root of its number
     of values."""
     known = [(r.lr, r.grad_max) for r in rows if r.lr is not None and r.grad_max is not None]
     if not known:
         return None
-    optimizer = session.optimizers.last()
+    optimizer = recorder.updates.last()
     group = optimizer.param_groups[0] if optimizer is not None and optimizer.param_groups else {}
     if any(name in group for name in ADAPTIVE):
-        most = max((p.numel() for p in _parameters(session)), default=0)
+        most = max((p.numel() for p in _parameters(recorder)), default=0)
         return sum(abs(lr) for lr, _ in known) * math.sqrt(most)
     momentum = group.get("momentum", 0.0)
     longer = 1 / (1 - momentum) if isinstance(momentum, float) and 0 <= momentum < 1 else 1.0

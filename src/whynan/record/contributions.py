@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from whynan.record.ops import REPEATABLE
 from whynan.record.records import Record
 from whynan.record.storages import Index, Ref, overwritten
 
@@ -117,7 +118,7 @@ def bag_of(record: Record, index: Index) -> list[int] | None:
 def source_of(record: Record, ref: Ref, index: Index) -> Index | tuple[()] | None:
     """Of an operation that moves values: where this one stood; () if it came from nowhere."""
     count = math.prod(ref.shape)
-    if not 0 < count <= MAX_PLACES or not ref.shape:
+    if not 0 < count <= MAX_PLACES or not ref.shape or record.info.namespace not in REPEATABLE:
         return None
     labels = torch.arange(1, count + 1, dtype=torch.float64).reshape(ref.shape)
     given = _plain(record, record.args[1:])

@@ -11,9 +11,11 @@ from typing import Any
 import torch
 
 from whynan.record.records import Record
-from whynan.record.sites import USER, Frames, kind_of_file
 from whynan.record.slicing import Harm
 from whynan.record.tracer import Tracer
+from whynan.seam.reading import local_of
+from whynan.seam.sites import USER, Frames, kind_of_file
+from whynan.seam.tensors import tensors_in
 
 COMPLAINT = re.compile(
     r"\bnans?\b|\binfs?\b|\binfinit|non-?finite|not finite|isfinite|isnan|isinf"
@@ -53,7 +55,7 @@ def harm_of_exception(
     found = next((t for t in _local_tensors(error.__traceback__) if is_nonfinite(t)), None)
     if found is not None:
         harm.record = None
-        harm.tensors = [found]
+        harm.tensors = [local_of(found)]
         return harm
     return None
 
@@ -125,8 +127,6 @@ def _condition(error: BaseException) -> str:
 
 def _local_tensors(trace: TracebackType | None) -> Iterator[torch.Tensor]:
     """Tensors in the local variables of the raising frames, innermost frame first."""
-    from whynan.record.checks import tensors_in
-
     for step in _tracebacks(trace):
         for value in list(step.tb_frame.f_locals.values()):
             yield from tensors_in(value, 2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from whynan.record.stats import ordinary
+from whynan.seam.stats import ordinary
 
 MOST = 1 << 20
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from whynan.constants import LITERAL, mentions_nonfinite
 from whynan.model import (
     FROM_BEFORE,
+    FROM_GRADIENT,
     MATMULS,
     Operand,
     OpRecord,
@@ -23,9 +23,8 @@ from whynan.model import (
 from whynan.model import (
     FROM_LOADER as FROM_LOADER,
 )
-from whynan.positions import in_one_loop, written_at
 from whynan.record.exponents import exponents_of
-from whynan.record.modules import path_of
+from whynan.record.modules import ModuleNames, path_of
 from whynan.record.ops import FILLS
 from whynan.record.recompute import in_float64
 from whynan.record.records import Record, is_torchs_own, record_refs
@@ -38,10 +37,12 @@ from whynan.record.relations import (
     value_after,
     value_before,
 )
-from whynan.record.sites import Frames, site_of
-from whynan.record.stats import dead_columns, first_nonfinite, index_of, stats_of
 from whynan.record.storages import Index, Ref
 from whynan.record.tracer import Tracer
+from whynan.seam.sites import Frames, site_of
+from whynan.seam.stats import dead_columns, first_nonfinite, index_of, stats_of
+from whynan.source.meant import LITERAL, mentions_nonfinite
+from whynan.source.positions import in_one_loop, written_at
 
 UPSTREAM_DEPTH = 8
 ZERO_TRAIL = 256  # a product that has run down to 0 stays there
@@ -60,8 +61,14 @@ IN_PARTS = frozenset({"_linalg_slogdet"})
 class Freezer:
     """Freezes single records; `locate` finds the maker of an element."""
 
-    def __init__(self, tracer: Tracer, locate: Callable[[Ref, Index | None, int], Any]) -> None:
+    def __init__(
+        self,
+        tracer: Tracer,
+        names: ModuleNames,
+        locate: Callable[[Ref, Index | None, int], Any],
+    ) -> None:
         self.tracer = tracer
+        self.names = names
         self.locate = locate
 
     def origin(self, node: Any, path: list[Record | None]) -> tuple[OpRecord, Origin]:
@@ -187,8 +194,10 @@ class Freezer:
         entry = ref.entry
         reader = next((r for r in path[1:] if r is not None), None)
         frames: Frames | None = entry.entered or (reader.frames if reader else None)
-        name = self.tracer.modules.name_of_storage(entry)
+        name = self.names.name_of_storage(entry)
         outside = FROM_LOADER if entry.entered is not None else "data from outside torch"
+        if entry.from_grad:
+            outside = FROM_GRADIENT
         source = " ".join(name) if name else outside
         tensor = ref.tensor()
         operand = Operand(
@@ -266,7 +275,7 @@ class Freezer:
 
     def _source(self, ref: Ref, record: Record | None = None) -> str | None:
         entry = ref.entry
-        name = self.tracer.modules.name_of_storage(entry)
+        name = self.names.name_of_storage(entry)
         if name:
             return " ".join(name)
         if entry.entered is not None:

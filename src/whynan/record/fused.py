@@ -10,13 +10,16 @@ from torch import nn
 
 from whynan.record.ops import info_of
 from whynan.record.tracer import Tracer
-
-_function_modes: Callable[[], int] = torch._C._len_torch_function_stack
-_transform: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
-_has_kernel: bool = torch._C._has_mkldnn
-_has_global_hook: Callable[[], bool] = torch.nn.modules.module._has_any_global_hook
-_saved_tensors_hooks: Callable[[bool], Any] = torch._C._autograd._top_saved_tensors_default_hooks
-_may_use_kernel: Callable[[], bool] = torch._C._get_mkldnn_enabled
+from whynan.seam.members import has_own_hooks, is_compiled, weights_of
+from whynan.seam.private import (
+    function_modes,
+    has_global_hook,
+    has_lstm_kernel,
+    may_use_lstm_kernel,
+    saved_tensors_hooks,
+    transform,
+)
+from whynan.seam.quiet import pause, resume
 
 
 class Fused:
@@ -31,13 +34,13 @@ class Fused:
     ) -> Any:
         tracer = self.tracer
         suits = not kwargs and len(args) in (1, 2) and _suits(module, *args)
-        mode = tracer.pause() if suits and tracer.may_pause() else None
+        mode = pause() if suits and tracer.may_pause() else None
         if mode is None:
             return original(module, *args, **kwargs)
         try:
             result = original(module, *args)
         finally:
-            tracer.resume(mode)
+            resume(mode)
         output, state = result
         states = list(args[1] or ()) if args[1:] else []
         how = (
@@ -47,7 +50,7 @@ class Fused:
             module.training,
             module.bidirectional,
         )
-        given = (args[0], states, module._flat_weights, *how, module.batch_first)
+        given = (args[0], states, weights_of(module), *how, module.batch_first)
         if not tracer.record_whole(_INFO, given, (output, *state), original.__code__):
             return original(module, *args)
         return result
@@ -66,20 +69,17 @@ def _suits(module: nn.LSTM, x: Any, state: Any = None) -> bool:
         and x.dtype is torch.float32
         and nn.LSTM.forward is _FORWARD
         and (state is None or (type(state) is tuple and all(type(t) in _PLAIN for t in state)))
-        and all(type(w) in _PLAIN for w in module._flat_weights)
-        and _saved_tensors_hooks(False) is None
+        and all(type(w) in _PLAIN for w in weights_of(module))
+        and saved_tensors_hooks(False) is None
         and not module.proj_size
         and not (module.dropout and module.training)
-        and not module._forward_hooks
-        and not module._forward_pre_hooks
-        and not module._backward_hooks
-        and not module._backward_pre_hooks
-        and not _has_global_hook()
-        and module._compiled_call_impl is None
+        and not has_own_hooks(module)
+        and not has_global_hook()
+        and not is_compiled(module)
         and "forward" not in module.__dict__
-        and _has_kernel
-        and _may_use_kernel()
+        and has_lstm_kernel
+        and may_use_lstm_kernel()
         and not torch.is_autocast_enabled("cpu")
-        and not _function_modes()
-        and _transform() is None
+        and not function_modes()
+        and transform() is None
     )

@@ -9,18 +9,16 @@ from typing import Any
 import torch
 
 from whynan.record.records import Origin, Record
-from whynan.record.sites import Frames
 from whynan.record.storages import Holder
+from whynan.seam.sites import Frames
 
 
 class Local:
     """What differs from thread to thread."""
 
     def __init__(self, hold_bytes: int) -> None:
-        self.busy = 0  # whynan's own work, or torch printing a tensor: not the program's
         self.data = 0  # inside a DataLoader
         self.optimizer: torch.optim.Optimizer | None = None
-        self.paused: Any = None  # the recorder's mode, off during an update that cannot overflow
         self.step_frame: Any = None
         self.optimizer_frames: Frames | None = None  # of step(), when torch wrote what is inside
         self.differentiated = False  # a backward pass ended since the last update

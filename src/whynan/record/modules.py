@@ -1,4 +1,4 @@
-"""Which nn.Module is running, and what its parameters are called."""
+"""What the parameters and buffers of the running modules are called."""
 
 from __future__ import annotations
 
@@ -6,87 +6,38 @@ import gc
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import torch
 from torch import nn
 
-from whynan.record.patches import Patches
-from whynan.record.storages import Entry, storage_id
+from whynan.record.storages import Entry
+from whynan.seam.calls import Weak
+from whynan.seam.members import is_made
+from whynan.seam.private import has_storage, storage_id
 
-_is_compiling = torch.compiler.is_compiling
-Weak = weakref.ref[nn.Module]
 
-
-class ModuleTracker:
-    """Follows module calls; `stack()` is the calling thread's. Torch's global hooks would do, at
-    twenty times the cost."""
+class ModuleNames:
+    """The modules that ran, and what their tensors are called in them."""
 
     def __init__(self) -> None:
-        self._local = threading.local()
         self._roots: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         self._holders: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         self._asked: set[int] = set()  # the modules that the holders were looked for
         self._last: nn.Module | None = None  # kept for its name: `Net()(x)` is gone at once
-        self._start: Callable[[nn.Module, Any], None] = lambda module, args: None
-        self._end: Callable[[nn.Module, Any], None] = lambda module, output: None
-        self.special: dict[type[nn.Module], Callable[..., Any]] = {}  # how to call these kinds
-
-    def install(
-        self,
-        patches: Patches,
-        on_outermost_start: Callable[[nn.Module, Any], None],
-        on_outermost_end: Callable[[nn.Module, Any], None],
-    ) -> None:
-        self._start, self._end = on_outermost_start, on_outermost_end
-        patches.wrap(nn.Module, "__call__", self._wrap_call)
 
     def know(self, root: nn.Module) -> None:
         """A model whose parameters are to be called by name before it ran."""
         self._roots.add(root)
 
-    def stack(self) -> list[Weak]:
-        try:
-            return self._local.stack  # type: ignore[no-any-return]  # threading.local
-        except AttributeError:
-            stack: list[Weak] = []
-            self._local.stack = stack
-            return stack
-
-    def _wrap_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def call(module: Any, *args: Any, **kwargs: Any) -> Any:
-            # A compiler, which would follow the code below, takes this for certain.
-            if _is_compiling() or isinstance(module, torch.jit.ScriptModule):
-                return original(module, *args, **kwargs)
-            stack = self.stack()
-            if not stack:
-                self._roots.add(module)
-                self._last = module
-                self._start(module, (*args, *kwargs.values()))
-            stack.append(weakref.ref(module))
-            special = self.special.get(type(module))
-            try:
-                if special is None:
-                    output = original(module, *args, **kwargs)
-                else:
-                    output = special(original, module, args, kwargs)
-            finally:
-                stack.pop()
-            if not stack:
-                self._end(module, output)
-            return output
-
-        return call
+    def runs(self, root: nn.Module) -> None:
+        """No other module has called it."""
+        self._roots.add(root)
+        self._last = root
 
     def let_go(self) -> None:
         """The step is over, or the recording."""
         self._last = None
-
-    def running(self) -> tuple[Weak, Weak] | None:
-        """(outermost module, innermost module) of this thread; a record must not keep them alive."""
-        stack = self.stack()
-        return (stack[0], stack[-1]) if stack else None
 
     def roots(self) -> Iterator[nn.Module]:
         yield from list(self._roots)
@@ -123,7 +74,7 @@ class ModuleTracker:
                 ("buffer", root.named_buffers()),
             )
             for name, tensor in items
-            if torch._C._has_storage(tensor) and storage_id(tensor) == entry.cdata
+            if has_storage(tensor) and storage_id(tensor) == entry.cdata
         ]
         return max(found, key=lambda pair: pair[1].count("."), default=None)
 
@@ -141,9 +92,7 @@ def _holders(ran: list[nn.Module]) -> list[nn.Module]:
         return []
     # By type: `isinstance` would ask a lazy proxy for its class, and wake it.
     modules = [o for o in gc.get_objects() if issubclass(type(o), nn.Module)]
-    inside = {
-        id(m): {id(child) for child in m.modules()} for m in modules if hasattr(m, "_modules")
-    }
+    inside = {id(m): {id(child) for child in m.modules()} for m in modules if is_made(m)}
     above = [m for m in modules if id(m) in inside and wanted <= inside[id(m)]]
     top = [m for m in above if not any(id(m) in inside[id(o)] for o in above if o is not m)]
     return top if len(top) == 1 else []

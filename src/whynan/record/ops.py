@@ -7,6 +7,9 @@ from typing import Any
 
 import torch
 
+from whynan.seam.members import kernel_of, names_of, schema_of, schemas_of
+from whynan.seam.private import has_kernel
+
 ALLOCATORS = frozenset(
     {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"}
 )
@@ -50,6 +53,8 @@ HIDDEN_WRITES = {
 RESHAPES = frozenset(
     {"squeeze_", "unsqueeze_", "t_", "transpose_", "swapaxes_", "swapdims_", "detach_"}
 )
+# Done once more, they disturb nobody; others may count their calls, or talk to the other ranks.
+REPEATABLE = frozenset({"aten", "prims"})
 IGNORED_NAMESPACES = frozenset({"profiler", "prim", "profiler_", "c10d_internal"})
 
 
@@ -66,15 +71,15 @@ class OpInfo:
     def __init__(self, func: Any, *, training: bool = True) -> None:
         self.quiet: OpInfo | None = None  # the same in evaluation, when it leaves statistics alone
         self.func = func  # kept, so that nothing else gets its identity
-        # What an overload's own __call__ does, without the frame in between.
-        self.call = func._op if type(func) is torch._ops.OpOverload else func
-        if not hasattr(func, "_schema"):
+        self.call = kernel_of(func)
+        schema = schema_of(func)
+        if schema is None:
             self._higher_order(str(func))
             return
-        schema = func._schema
+        name, overload = names_of(func)
         self.namespace: str = func.namespace
-        self.name = f"{func.namespace}.{func._opname}.{func._overloadname}"
-        self.base: str = func._opname.rstrip("_")
+        self.name = f"{func.namespace}.{name}.{overload}"
+        self.base: str = name.rstrip("_")
         tags = getattr(func, "tags", ())
         self.pointwise = torch.Tag.pointwise in tags or self.base in COPIES
         self.random = torch.Tag.nondeterministic_seeded in tags
@@ -93,7 +98,7 @@ class OpInfo:
         self.overwrites = bool(self.write_args) and self.base in OVERWRITES
         returns = schema.returns
         aliases = [r.alias_info for r in returns]
-        self.view = func._opname in RESHAPES or (
+        self.view = name in RESHAPES or (
             bool(aliases)
             and not self.entry
             and all(a is not None and not a.is_write for a in aliases)
@@ -121,7 +126,6 @@ class OpInfo:
 def _is_composite(name: str) -> bool:
     """Made of other operations on every device. `silu_backward` is so on some only: elsewhere
     its parts would give other digits."""
-    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
     own = any(has_kernel(name, key) for key in ("CPU", "CUDA"))
     return has_kernel(name, "CompositeImplicitAutograd") and not own
 
@@ -129,10 +133,9 @@ def _is_composite(name: str) -> bool:
 @lru_cache(maxsize=256)
 def takes_numbers(name: str) -> bool | None:
     """Whether any form of torch's operator of that name can be given a number; None: no such one."""
-    operator = getattr(torch.ops.aten, name, None) if name.isidentifier() else None
-    if not isinstance(operator, torch._ops.OpOverloadPacket):
+    schemas = schemas_of(name)
+    if not schemas:
         return None
-    schemas = [getattr(operator, overload)._schema for overload in operator.overloads()]  # type: ignore[no-untyped-call]  # torch
     kinds = [str(argument.type) for schema in schemas for argument in schema.arguments]
     return any("number" in kind or "Scalar" in kind or "float" in kind for kind in kinds)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from whynan.record.ops import REPEATABLE
 from whynan.record.records import Record
 from whynan.record.relations import Read, reads, value_before
 from whynan.record.storages import Ref
@@ -20,7 +21,10 @@ def in_float64(
     record: Record, substitute: Callable[[Ref], torch.Tensor | None] = lambda ref: None
 ) -> list[torch.Tensor] | None:
     """Its outputs from its operands in float64, some of them substituted; None if it cannot be."""
-    if record.info.random or record.raised is not None or record.info.base in WARNS:
+    info = record.info
+    if info.random or info.base in WARNS or info.namespace not in REPEATABLE:
+        return None
+    if record.raised is not None:
         return None
     values: dict[tuple[Any, Any], torch.Tensor] = {}
     for read in reads(record, 0, None):

@@ -7,10 +7,10 @@ from types import MappingProxyType
 from typing import Any
 
 from whynan.model import OpRecord
-from whynan.positions import called_at
 from whynan.record.ops import FILLS, OpInfo, takes_numbers
-from whynan.record.sites import Frames, site_of
 from whynan.record.storages import Ref
+from whynan.seam.sites import Frames, site_of
+from whynan.source.positions import called_at
 
 
 class Record:

@@ -11,39 +11,40 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from whynan.hush import same_random
 from whynan.model import Evidence, OpRecord
-from whynan.record.checks import tensors_in
-from whynan.record.sites import capture, site_of
 from whynan.record.slicing import Harm
-from whynan.record.stats import has_nonfinite
 from whynan.record.tracer import Tracer
+from whynan.seam.hush import same_random
+from whynan.seam.members import item_of
+from whynan.seam.sites import capture, site_of
+from whynan.seam.stats import has_nonfinite
+from whynan.seam.tensors import tensors_in
 
 if TYPE_CHECKING:
-    from whynan.record.session import Session
+    from whynan.record.recorder import Recorder
 
 MOST = 64  # items of one batch that are asked for, when it is not known which one is bad
 
 
-def with_the_dataset(evidence: Evidence, session: Session) -> Evidence:
+def with_the_dataset(evidence: Evidence, recorder: Recorder) -> Evidence:
     """The same harm from its beginning in the dataset's own code, if that makes it again.
 
     What happens in a worker is not seen; but a dataset that is asked for the same item does the
     same, unless chance is in it. Then, or when it cannot be asked here, the evidence stands.
     """
-    iterator, indices = session.batches.iterator(), session.batches.indices
+    iterator, indices = recorder.batches.iterator(), recorder.batches.indices
     if not evidence.is_from_worker or iterator is None or indices is None:
         return evidence
     sample = evidence.around.sample
     known = sample.dataset_index if sample is not None else None
     for index in [known] if known is not None else indices[:MOST]:
-        with _undisturbed(), _recorded(session.tracer):
+        with _undisturbed(), _recorded(recorder.tracer):
             try:
-                item = iterator._collate_fn([iterator._dataset[index]])
+                item = item_of(iterator, index)
             except Exception:  # it wants a worker around it, or has a file open there
                 return evidence
         bad = [t for t in tensors_in(item) if t.is_floating_point() and has_nonfinite(t)]
-        found = session.slicer.evidence(Harm(sink=evidence.sink, subject="item", tensors=bad))
+        found = recorder.slicer.evidence(Harm(sink=evidence.sink, subject="item", tensors=bad))
         if found is not None:
             return _joined(found, evidence, index)
     return evidence
@@ -75,13 +76,13 @@ def _joined(made: Evidence, evidence: Evidence, index: int) -> Evidence:
 @contextlib.contextmanager
 def _recorded(tracer: Tracer) -> Iterator[None]:
     """In the middle of whynan's own work, which is not: some of the program's."""
-    local = tracer.local
-    busy, local.busy = local.busy, 0
+    local = tracer.quiet.local
+    own, local.own = local.own, 0
     try:
         with tracer.mode():
             yield
     finally:
-        local.busy = busy
+        local.own = own
 
 
 @contextlib.contextmanager

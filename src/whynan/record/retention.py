@@ -98,7 +98,7 @@ def _freeze_what_may_outlive(tracer: Tracer, before: int) -> None:
         and not all(record.outs[k].entry.expired() for k in record.bad)
     ]
     for record in makers[:MAX_FROZEN]:
-        tracer.on_outliving(record)
+        tracer.follower.outliving(record)
 
 
 def _explaining(tracer: Tracer, roots: list[Entry]) -> set[int]:

@@ -5,19 +5,16 @@ from __future__ import annotations
 import ast
 import linecache
 import re
-import sys
 import threading
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from types import FrameType
 from typing import Any
 
-import torch
-
 from whynan.model import Evidence, Operand, OpRecord, Site, base_name
-from whynan.record.patches import Patches
-from whynan.record.sites import Frames, capture, kind_of_file, site_of
 from whynan.record.tracer import Tracer
+from whynan.seam.sites import Frames, capture, kind_of_file, site_of
+from whynan.source.trees import tree_of
 
 MAX_CALLS = 512
 PLACE = re.compile(r"# (.+):(\d+):(\d+)$")
@@ -48,24 +45,16 @@ class Scripts:
         self.tracer = tracer
         self._calls: deque[Call] = deque(maxlen=MAX_CALLS)
 
-    def install(self, patches: Patches) -> None:
-        for owner in (torch._C.ScriptFunction, torch._C.ScriptMethod):
-            patches.wrap(owner, "__call__", self._wrap)
-
     def clear(self) -> None:
         self._calls.clear()
 
-    def _wrap(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def run(function: Any, *args: Any, **kwargs: Any) -> Any:
-            frames = capture(sys._getframe(1))
-            call = Call(function, frames, threading.get_ident(), self.tracer.next_index)
-            self._calls.append(call)
-            try:
-                return original(function, *args, **kwargs)
-            finally:
-                call.end = self.tracer.next_index
+    def begin(self, function: Any, frame: FrameType) -> Call:
+        call = Call(function, capture(frame), threading.get_ident(), self.tracer.next_index)
+        self._calls.append(call)
+        return call
 
-        return run
+    def end(self, call: Call) -> None:
+        call.end = self.tracer.next_index
 
     def placed(self, evidence: Evidence) -> Evidence:
         """The same evidence with the lines inside; where they are not known, it says so."""
@@ -134,13 +123,9 @@ def _site(place: tuple[str, int, int], call: Call | None, op: OpRecord) -> Site:
         file=file, line=line, end_line=line, column=None, end_column=None,
         function=call.function.name if call is not None else "", source=text.strip(),
     )  # fmt: skip
-    try:
-        tree = ast.parse("".join(linecache.getlines(file)))
-    except (SyntaxError, ValueError):
-        return site
     fitting = [
         node
-        for node in ast.walk(tree)
+        for node in ast.walk(tree_of(file))
         if isinstance(node, (ast.BinOp, ast.Call))
         and node.lineno == node.end_lineno == line
         and node.col_offset <= column < (node.end_col_offset or 0)

@@ -11,10 +11,9 @@ from typing import Any, Literal
 
 import torch
 
-from whynan.constants import LITERAL, names_nonfinite
-from whynan.hush import hushed
 from whynan.model import Evidence, OpRecord, Scalar, Sink
 from whynan.record.freeze import Freezer, real
+from whynan.record.modules import ModuleNames
 from whynan.record.ops import COPIES, FILLS
 from whynan.record.records import (
     Record,
@@ -24,10 +23,13 @@ from whynan.record.records import (
     writes_literal,
 )
 from whynan.record.relations import Read, reads, value_after, value_before
-from whynan.record.sites import Frames, site_of
-from whynan.record.stats import first_nonfinite, nonfinite_indices, ordinary
 from whynan.record.storages import Index, Ref
 from whynan.record.tracer import Tracer
+from whynan.seam.hush import hushed
+from whynan.seam.private import has_storage
+from whynan.seam.sites import Frames, site_of
+from whynan.seam.stats import first_nonfinite, nonfinite_indices, ordinary
+from whynan.source.meant import LITERAL, names_nonfinite
 
 MAX_NODES = 20_000
 GRADIENT_OF = "gradient of "
@@ -57,8 +59,6 @@ class Harm:
     step: int = 0
     is_buffer: bool = False
     is_state: bool = False  # of an optimizer; it may start at an infinity
-    may_be_dropped: bool = False  # the gradients of this loss may never be stepped with
-    is_tested: bool = False  # the program reads it to test it
 
     @property
     def matters(self) -> bool:
@@ -99,12 +99,12 @@ class Node:
 class Slicer:
     """Turns a `Harm` into `Evidence`, or into None when every infinity was meant."""
 
-    def __init__(self, tracer: Tracer) -> None:
+    def __init__(self, tracer: Tracer, names: ModuleNames) -> None:
         self.tracer = tracer
-        self.freezer = Freezer(tracer, self.locate)
-        tracer.on_outliving = self._freeze
+        self.freezer = Freezer(tracer, names, self.locate)
 
-    def _freeze(self, record: Record) -> None:
+    def freeze(self, record: Record) -> None:
+        """Note what explains it: it may do harm long after its operands are gone."""
         with torch.no_grad(), hushed():
             record.frozen = self.freezer.full(record, record.bad[0], None)
 
@@ -139,7 +139,7 @@ class Slicer:
 
     def is_written(self, tensor: torch.Tensor) -> bool:
         """Whether what stands there is a number of the program's own, as far as is recorded."""
-        entry = self.tracer.entry_of(tensor) if torch._C._has_storage(tensor) else None
+        entry = self.tracer.entry_of(tensor) if has_storage(tensor) else None
         record = self.tracer.records.get(entry.writers[-1][0]) if entry and entry.writers else None
         if record is None:
             return False

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 
+from whynan.seam.private import address_of
+from whynan.seam.versions import watch_storage
+
 Index = tuple[int, ...]
-storage_id: Callable[[torch.Tensor], int] = torch._C._storage_id  # type: ignore[attr-defined]  # not in torch's stub
 
 
 def is_torchs(storage: torch.UntypedStorage) -> bool:
@@ -32,7 +33,7 @@ class Entry:
     )  # fmt: skip
 
     def __init__(self, storage: torch.UntypedStorage) -> None:
-        self.cdata: int = storage._cdata
+        self.cdata: int = address_of(storage)
         self.held: torch.UntypedStorage | None = None
         self.weak: weakref.ref[torch.UntypedStorage] | None = None
         self.copy: weakref.ref[torch.UntypedStorage] | None = None  # of memory not torch's own
@@ -52,7 +53,7 @@ class Entry:
     def watch(self, storage: torch.UntypedStorage) -> None:
         """Know it, and do not keep it."""
         if self.weak is None:
-            self.weak = weakref.ref(storage)
+            self.weak = watch_storage(storage)
         self.held = None
 
     def storage(self) -> torch.UntypedStorage | None:
@@ -71,7 +72,7 @@ class Entry:
         if storage.nbytes() > MAX_COPY:
             return None
         copied = storage.clone()  # type: ignore[no-untyped-call]  # torch
-        self.copy = weakref.ref(copied)
+        self.copy = watch_storage(copied)
         return copied  # type: ignore[no-any-return]  # torch
 
     def is_gone(self) -> bool:

@@ -3,40 +3,44 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from types import CodeType
-from typing import Any
+from typing import Any, Protocol
 
 import torch
-from torch.utils._python_dispatch import (
-    TorchDispatchMode,
-    _get_current_dispatch_mode,
-    _pop_mode,
-    _push_mode,
-)
 
 from whynan.errors import StopRun
 from whynan.record.local import Local, PerThread
-from whynan.record.modules import ModuleTracker
 from whynan.record.ops import KNOWN, OpInfo, info_for, info_of
 from whynan.record.records import Origin, Record, record_refs, writes_literal
 from whynan.record.retention import MAX_RECORDS, forget, let_go_oldest
-from whynan.record.sites import Frames, capture, passes_through
-from whynan.record.stats import has_nonfinite, look
-from whynan.record.storages import Entry, Ref, storage_id
+from whynan.record.storages import Entry, Ref
+from whynan.seam.calls import Calls
+from whynan.seam.members import run_in_parts, sequence_of
+from whynan.seam.paths import CHECKPOINT
+from whynan.seam.private import (
+    ENGINE,
+    address_of,
+    current_node,
+    dispatch_modes,
+    is_zero_tensor,
+    no_dispatch,
+    pop_mode,
+    push_mode,
+    sequence_number,
+    storage_id,
+    tracing_state,
+)
+from whynan.seam.quiet import Quiet, pause, resume
+from whynan.seam.reading import can_be_read, is_in_memory
+from whynan.seam.sites import Frames, capture, passes_through
+from whynan.seam.stats import has_nonfinite, look
+from whynan.seam.versions import RecorderMode
 
 NUMBERS = frozenset({bool, int, float, type(None)})
 PLAIN_TYPES = ((), (torch.Tensor,))
-ENGINE = torch.autograd.graph._engine_run_backward.__code__
-_node = torch._C._current_autograd_node
-_sequence = torch._C._autograd._get_sequence_nr
-_no_dispatch = torch._C._disabled_torch_dispatch_impl
 _strided = torch.strided
-_composite = torch._C.DispatchKey.CompositeImplicitAutograd
 _new_ref = tuple.__new__
 _grad_enabled = torch.is_grad_enabled
-_tracing: Callable[[], Any] = torch._C._get_tracing_state
-_len_torch_dispatch_stack = torch._C._len_torch_dispatch_stack
 
 # An in-place operation destroys the operand that explains it. Small operands are always kept;
 # large ones where the operation has a singular point, the type has little range, or the gradients
@@ -58,13 +62,7 @@ HOLD_BYTES = 8 << 20  # more would keep the allocator from reusing warm memory
 KEEP_BYTES = 256 << 20
 
 
-class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch
-    supports_higher_order_operators = True  # else torch refuses to run them under any mode
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # torch would wrap the hot path twice and import all of torch._dynamo
-
+class _Mode(RecorderMode):
     def __init__(self, tracer: Tracer) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch
         self.tracer = tracer
@@ -79,18 +77,34 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch
 
     def _in_parts(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Inference mode hands these over whole; autograd would have taken them apart."""
-        _push_mode(self)
+        push_mode(self)
         try:
-            return func._op_dk(_composite, *args, **kwargs)
+            return run_in_parts(func, args, kwargs)
         finally:
-            _pop_mode()
+            pop_mode()
+
+
+class Follower(Protocol):
+    """Who is told of what the recorded operations do."""
+
+    def absorbed(self, record: Record) -> None: ...
+    def shadowed(self, record: Record) -> None: ...
+    def outliving(self, record: Record) -> None: ...
+    def leaves_updated(self) -> None: ...
+    def operations_are_many(self) -> None: ...
+    def stepped_aside(self, error: BaseException) -> None: ...
 
 
 class Tracer:
     """Appends one `Record` for each operation and keeps track of non-finite storages."""
 
-    def __init__(self, modules: ModuleTracker, *, hold_bytes: int = HOLD_BYTES) -> None:
-        self.modules = modules
+    def __init__(
+        self, calls: Calls, quiet: Quiet, follower: Follower, *, hold_bytes: int = HOLD_BYTES
+    ) -> None:
+        self.calls = calls
+        self.quiet = quiet
+        self._own = quiet.local
+        self.follower = follower
         self.threads: set[int] = set()  # those that were ever seen
         self._per_thread = PerThread(hold_bytes, self.threads)
         self.entries: dict[int, Entry] = {}  # by the address of the storage
@@ -110,41 +124,21 @@ class Tracer:
         self.failures = 0
         self.last_failure = ""
         self.last_raised: Record | None = None
-        self.on_read_out: Callable[[Record, Any], None] = lambda record, value: None
-        self.on_absorbed: Callable[[Record], None] = lambda record: None
-        self.on_shadowed: Callable[[Record], None] = lambda record: None
-        self.on_outliving: Callable[[Record], None] = lambda record: None
-        self.on_many: Callable[[], None] = lambda: None  # operations, and no step has ended
-        self.on_hand_update: Callable[[], None] = lambda: None
-        self.on_step_back: Callable[[BaseException], None] = lambda error: None
 
     @property
     def local(self) -> Local:
         """What is known about the calling thread."""
         return self._per_thread.local
 
-    def mode(self) -> TorchDispatchMode:
+    def mode(self) -> RecorderMode:
         return _Mode(self)
-
-    def pause(self) -> Any:
-        """Take this thread's recorder off, so that operations run at full speed."""
-        mode = _get_current_dispatch_mode()
-        return _pop_mode() if isinstance(mode, _Mode) and mode.tracer is self else None
-
-    @staticmethod
-    def resume(mode: Any) -> None:
-        """Put back what `pause` took off."""
-        if mode is not None:
-            _push_mode(mode)
-
-    def put_back(self) -> None:
-        """The recorder that an update took off, also when its end was never seen."""
-        mode, self.local.paused = self.local.paused, None
-        self.resume(mode)
 
     def entry_of(self, tensor: torch.Tensor) -> Entry | None:
         """What is known about a tensor's storage."""
-        entry = self.entries.get(storage_id(tensor))
+        try:
+            entry = self.entries.get(storage_id(tensor))
+        except (NotImplementedError, RuntimeError):
+            return None  # sparse, nested, handed out by torch.func
         return None if entry is None or entry.is_gone() else entry
 
     def drop(self, entry: Entry) -> None:
@@ -163,14 +157,14 @@ class Tracer:
 
     def dispatch(self, info: OpInfo, types: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         local = self._per_thread.local
-        if not self.active or local.busy:
+        if not self.active or self._own.own:
             return info.call(*args, **kwargs)
         if self.stopping:
             raise StopRun
-        if _len_torch_dispatch_stack() or _tracing() is not None:
+        if dispatch_modes() or tracing_state() is not None:
             return info.call(*args, **kwargs)  # fake tensors, make_fx, torch.jit.trace: not a run
         if types not in PLAIN_TYPES and any(
-            getattr(t, "__torch_dispatch__", _no_dispatch) not in (_no_dispatch, _default_dispatch)
+            getattr(t, "__torch_dispatch__", no_dispatch) not in (no_dispatch, _default_dispatch)
             for t in types
         ):
             return (
@@ -201,27 +195,24 @@ class Tracer:
             self._end(record, info, args, kwargs, out, local)
         except Exception as error:
             self._failed(error)
-        if info.reads_out:
-            self.on_read_out(record, out)
         return out
 
     def may_pause(self) -> bool:
         """Whether operations of this thread are recorded now, and a few could be left out."""
-        local = self._per_thread.local
         return (
             self.active
-            and not (local.busy or self.stopping or self.shadowing)
-            and _node() is None
-            and _tracing() is None
-            and _len_torch_dispatch_stack() == 1  # else a mode of the program's would see it twice
+            and not (self._own.own or self.stopping or self.shadowing)
+            and current_node() is None
+            and tracing_state() is None
+            and dispatch_modes() == 1  # else a mode of the program's would see it twice
         )
 
     def record_whole(self, info: OpInfo, args: Any, outs: Any, inside: CodeType) -> bool:
         """Record as one operation what ran while the recorder was off. False, and nothing is
         recorded, if an operand or a result is non-finite: then the parts have to be known."""
         local = self._per_thread.local
-        local.busy += 1
-        mode = self.pause()
+        self._own.own += 1
+        mode = pause()
         try:
             if any(has_nonfinite(t.detach()) for t in outs):
                 return False
@@ -233,8 +224,8 @@ class Tracer:
         except Exception as error:
             self._failed(error)
         finally:
-            self.resume(mode)
-            local.busy -= 1
+            resume(mode)
+            self._own.own -= 1
         return True
 
     def _begin(
@@ -257,10 +248,10 @@ class Tracer:
         if local.optimizer is not None and not grad_enabled:
             # A frame that nobody called any longer: step() raised and is long over.
             record.in_optimizer = local.step_frame.f_back is not None
-        node = _node()
+        node = current_node()
         if node is None:
             frames = (record.in_optimizer and local.optimizer_frames) or capture(sys._getframe(3))
-            record.module = self.modules.running()
+            record.module = self.calls.running()
             if inside is not None and frames is not None:
                 frames = frames._replace(inside=inside)
         else:
@@ -336,9 +327,9 @@ class Tracer:
 
     def _claim_view(self, local: Local) -> None:
         record = Record()
-        node = _node()
+        node = current_node()
         if node is None:
-            record.module = self.modules.running()
+            record.module = self.calls.running()
             frames = capture(sys._getframe(3))
         else:
             frames = self._begin_backward(record, node, local)
@@ -347,7 +338,7 @@ class Tracer:
     def _claim_nodes(self, origin: Origin, local: Local, levels: int = MAX_LEVELS) -> None:
         """The autograd nodes made since the last operation are this one's: one for each level
         of differentiation. A node that another operation claimed stays that one's."""
-        newest, claimed = _sequence(), local.claimed
+        newest, claimed = sequence_number(), local.claimed
         if newest == claimed + 1:
             local.made.setdefault(claimed, origin)
         else:
@@ -359,7 +350,7 @@ class Tracer:
         """The first differentiable operation after an update by hand: a new step begins."""
         local = self.local
         local.updated = local.differentiated = False
-        self.on_hand_update()
+        self.follower.leaves_updated()
         self.end_of_step()
         record.step = self.step
 
@@ -367,7 +358,7 @@ class Tracer:
         frame = sys._getframe(4)
         frames = capture(frame, ENGINE)
         record.node = node.name()
-        made = local.made.get(node._sequence_nr())
+        made = local.made.get(sequence_of(node))
         record.module = made.module if made is not None else None
         if frames is None:
             record.derived = True
@@ -375,9 +366,9 @@ class Tracer:
                 return made.frames
             return capture(_below_engine(frame))
         # A user's frame inside the engine: a custom backward, a hook, or a checkpoint's replay.
-        if passes_through(frame, "torch/utils/checkpoint.py", ENGINE):
+        if passes_through(frame, CHECKPOINT, ENGINE):
             record.node = None
-            record.module = self.modules.running() or record.module
+            record.module = self.calls.running() or record.module
         return frames
 
     def ref(self, tensor: torch.Tensor) -> Ref | None:
@@ -387,7 +378,7 @@ class Tracer:
         except (NotImplementedError, RuntimeError):
             return None  # sparse, nested
         if entry is None or (entry.held is None and entry.is_gone()):
-            if tensor.layout is not _strided or tensor._is_zerotensor():
+            if tensor.layout is not _strided or is_zero_tensor(tensor):
                 return None  # a zero tensor of forward-mode autograd has no memory at all
             entry = self._meet(tensor)
         elif entry.partial and not entry.tainted and tensor.dtype in INEXACT:
@@ -400,11 +391,11 @@ class Tracer:
         entry = Entry(storage)
         entry.watch(storage)
         self.entries[entry.cdata] = entry
-        if tensor.dtype in INEXACT and not tensor.is_meta:
+        if tensor.dtype in INEXACT and can_be_read(tensor):
             size = tensor.numel() * tensor.element_size()
             whole = entry.nbytes == size
             entry.partial = not whole
-            if whole and _node() is not None:
+            if whole and current_node() is not None:
                 entry.unseen = True
             else:
                 self._look_into(entry, tensor)
@@ -412,7 +403,7 @@ class Tracer:
 
     def _look_into(self, entry: Entry, tensor: torch.Tensor) -> None:
         entry.unseen = False
-        if has_nonfinite(tensor.detach()):
+        if is_in_memory(tensor) and has_nonfinite(tensor.detach()):
             entry.tainted = self.met_bad = True
 
     def _meet_leaf(self, entry: Entry, tensor: torch.Tensor) -> None:
@@ -446,6 +437,8 @@ class Tracer:
 
     def _saved(self, info: OpInfo, tensor: Any, ref: Ref | None) -> torch.Tensor | None:
         if ref is None or ref.entry.partial or tensor.dtype not in INEXACT:
+            return None
+        if not is_in_memory(tensor):
             return None
         small = tensor.numel() <= SMALL_NUMEL or self.careful or self.shadowing
         if small or info.base in SINGULAR or tensor.element_size() < 4:
@@ -485,12 +478,12 @@ class Tracer:
             record.bad = bad
             self._suspect(record)
         elif record.tainted_in:
-            self.on_absorbed(record)
+            self.follower.absorbed(record)
         if self.shadowing:
-            self.on_shadowed(record)
+            self.follower.shadowed(record)
         if len(self.records) > MAX_RECORDS:
             forget(self, before=self.next_index - MAX_RECORDS // 2)
-            self.on_many()
+            self.follower.operations_are_many()
 
     def _written(self, record: Record, info: OpInfo, tensors: Any, local: Local) -> tuple[int, ...]:
         """Note what was written; returns which of the record's outputs are non-finite."""
@@ -507,13 +500,13 @@ class Tracer:
                 window = (tensor.storage_offset(), tensor.shape, tensor.stride(), dtype)
             except (NotImplementedError, RuntimeError):
                 continue  # sparse, nested
-            if tensor.is_meta:
+            if tensor.is_meta or (not storage.nbytes() and tensor.numel()):
                 continue
-            cdata = storage._cdata
+            cdata = address_of(storage)
             entry = entries.get(cdata)
             fresh = entry is None or (entry.held is None and entry.is_gone())
             if entry is None or fresh:
-                if tensor.layout is not _strided or tensor._is_zerotensor():
+                if tensor.layout is not _strided or is_zero_tensor(tensor):
                     continue
                 entry = Entry(storage)
                 local.holder.hold(entry, storage)
@@ -590,12 +583,11 @@ class Tracer:
         """whynan's own failure never becomes the program's."""
         self.active = False
         self.broken = f"{type(error).__name__}: {error}"
-        self.on_step_back(error)
+        self.follower.stepped_aside(error)
 
     def end_of_step(self) -> None:
         """A healthy step is over: forget it."""
         self.step += 1
-        self.modules.let_go()
         forget(self, before=self.next_index)
 
 

@@ -54,7 +54,7 @@ def fn(source: Source, node: cst.CSTNode | None) -> Fn | None:
         return None
     args = tuple(node.args)
     if isinstance(node.func, cst.Name):
-        if not source.from_torch(node.func.value) or not args or args[0].keyword:
+        if not source.from_torch(node.func) or not args or args[0].keyword:
             return None
         return _made(source, node, node.func.value, "", args[0].value, args[1:])
     if not isinstance(node.func, cst.Attribute):
@@ -92,8 +92,20 @@ def _made(
 
 
 def call_of(source: Source, node: Expression, *names: str) -> Fn | None:
-    """The call behind an expression, itself or through one variable, if it is one of these."""
-    for candidate in (node, source.definition(node)):
+    """The call behind an expression, itself or through one variable, if it is one of these and its
+    text would mean the same here."""
+    return _named(source, (node, source.definition(node)), names)
+
+
+def made_by(source: Source, node: Expression, *names: str) -> Fn | None:
+    """The same, to be looked at or changed where it stands: `x = x.clamp(0)`."""
+    return _named(source, (node, source.value_of(node)), names)
+
+
+def _named(
+    source: Source, candidates: tuple[Expression | None, ...], names: tuple[str, ...]
+) -> Fn | None:
+    for candidate in candidates:
         found = fn(source, candidate)
         if found is not None and found.name in names:
             return found

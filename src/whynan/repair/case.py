@@ -14,6 +14,7 @@ from whynan.model import Anomaly, Operand, OpRecord, Site
 from whynan.repair.edit import Edit
 from whynan.repair.originals import Originals
 from whynan.repair.source import Expression, Source
+from whynan.source.trees import UNREADABLE
 
 HALF = ("float16", "bfloat16")
 
@@ -112,7 +113,7 @@ class Case:
             return None
         try:
             return Source(file, text)
-        except cst.ParserSyntaxError:
+        except (cst.ParserSyntaxError, *UNREADABLE):
             return None
 
     def files(self) -> Iterator[Source]:

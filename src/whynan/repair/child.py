@@ -10,7 +10,6 @@ import io
 import json
 import linecache
 import os
-import pickle
 import sys
 from collections.abc import Callable, Mapping
 from importlib.machinery import SourceFileLoader
@@ -18,7 +17,6 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from whynan.files import SAVE_BATCH_TO
 from whynan.repair.originals import encoded
 
 VARIABLE = "WHYNAN_TRIAL"
@@ -56,36 +54,18 @@ def _quote(path: str, text: str) -> None:
     linecache.cache[path] = (len(text), None, list(io.StringIO(text, newline=None)), path)
 
 
-def _hand_over_diagnosis(applied: Callable[[], int | None]) -> None:
-    """The parent wants the diagnosis itself, and draws the report."""
-    from whynan.report import json_report, terminal
-
-    def hand_over(diagnosis: Any, path: Path) -> None:
-        temporary = path.with_suffix(".part")
-        temporary.write_bytes(pickle.dumps((diagnosis, applied())))
-        os.replace(temporary, path)
-
-    def silent(lines: Any, stream: Any) -> None:
-        pass
-
-    json_report.write = hand_over
-    terminal.write = silent
-
-
 def main() -> int:
     """Run the trial that the environment describes."""
     description = json.loads(Path(os.environ.pop(VARIABLE)).read_text(encoding="utf-8"))
     lay_over(description["texts"])
-    if description["save_batch"]:
-        os.environ[SAVE_BATCH_TO] = description["save_batch"]
-    _hand_over_diagnosis(_intervene(description["intervention"]))
+    applied = _intervene(description["intervention"])
     if description["drop"]:
         from whynan.repair.leaving_out import leave_out
 
         leave_out(**description["drop"])
-    from whynan.launch import Program
-    from whynan.outputs import RunOptions
-    from whynan.runner import Run
+    from whynan.run.outputs import RunOptions
+    from whynan.run.program import Program
+    from whynan.run.run import Run
 
     program = Program(
         target=description["target"],
@@ -94,12 +74,17 @@ def main() -> int:
     )
     options = RunOptions(
         mode="trace",
-        json=Path(description["result"]),
+        recording=Path(description["result"]),
+        save_batch=Path(description["save_batch"]) if description["save_batch"] else None,
         max_steps=description["max_steps"],
         enough=description["enough"],
+        is_shown=False,
         children=False,  # the changed texts are laid over this process only
     )
-    return Run(program, options).go()
+    try:
+        return Run(program, options).go().code
+    finally:
+        Path(description["applied"]).write_text(json.dumps(applied()), encoding="utf-8")
 
 
 def _intervene(name: str | None) -> Callable[[], int | None]:

@@ -81,36 +81,8 @@ def _table(source: Source, node: Expression, loop: cst.For, depth: int = 6) -> s
     given = source.bindings(node.value, source.scope(loop))
     if given and all(source.start(g) < source.start(loop) for g in given):
         return node.value
-    made = _made_of(source, given[0]) if len(given) == 1 else None
+    binding = source.binding(given[0]) if len(given) == 1 else None
+    if binding is None or binding.value is None or binding.how not in ("is", "item"):
+        return None
+    made = source.expression(binding.value)  # also one of `for xb, yb in zip(a, b)`, `p, q = a, b`
     return _table(source, made, loop, depth - 1) if made is not None else None
-
-
-def _made_of(source: Source, target: cst.Name) -> Expression | None:
-    """What a name is given, also as one of several: `for xb, yb in zip(a, b)`, `p, q = a, b`."""
-    above = source.parent(target)
-    position = None
-    if isinstance(above, cst.Element):
-        several = source.parent(above)
-        if not isinstance(several, cst.Tuple):
-            return None
-        position = list(several.elements).index(above)
-        above = source.parent(several)
-    if isinstance(above, cst.AssignTarget):
-        assign = source.parent(above)
-        value: Expression | None = assign.value if isinstance(assign, cst.Assign) else None
-        if position is None:
-            return value
-        same = isinstance(value, cst.Tuple) and position < len(value.elements)
-        return value.elements[position].value if same and isinstance(value, cst.Tuple) else None
-    if isinstance(above, cst.For):
-        return _looped_over(source, above.iter, position)
-    return None
-
-
-def _looped_over(source: Source, over: Expression, position: int | None) -> Expression | None:
-    if position is None:
-        return over
-    together = isinstance(over, cst.Call) and source.code(over.func) == "zip"
-    if together and isinstance(over, cst.Call) and position < len(over.args):
-        return over.args[position].value
-    return None

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import itertools
 import os
-import sys
 import textwrap
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from whynan import voice
 from whynan.errors import UsageError
 from whynan.explain.snippet import shown_path
 from whynan.explain.story import tell, told_sample
-from whynan.launch import Program
 from whynan.model import Diagnosis, Fix
 from whynan.repair import patches
 from whynan.repair.case import Candidate
@@ -22,6 +21,7 @@ from whynan.repair.search import Search
 from whynan.repair.trial import Ran, Trial, run
 from whynan.repair.verdict import Verdict
 from whynan.report import json_report, remedy, terminal
+from whynan.run.program import Program
 
 BUDGET_S = 120.0
 UNDO = "whynan-fix.patch"
@@ -74,7 +74,7 @@ def repair(program: Program, before: Diagnosis, options: FixOptions, originals: 
     after = with_fixes(before, fixes)
     _show(after, told=options.told)
     if options.json is not None:
-        json_report.write(after, options.json)
+        _write_json(after, options.json)
     if search.found is None:
         _say(_why_none(fixes))
         _say(f"`whynan whatif {_typed(program)}` shows which changes from outside it survives")
@@ -116,7 +116,7 @@ def _check(program: Program, options: FixOptions) -> None:
 def _healthy(ran: Ran, options: FixOptions) -> int:
     if ran.diagnosis is not None:
         if options.json is not None:
-            json_report.write(ran.diagnosis, options.json)
+            _write_json(ran.diagnosis, options.json)
         if ran.diagnosis.outcome == "clean":
             _say(f"no harm in {ran.diagnosis.steps} steps; nothing to fix")
         else:
@@ -140,8 +140,15 @@ def _show(diagnosis: Diagnosis, *, told: bool) -> None:
         lines.pop()
     home = shown_path(first.origin.site.file) if first.origin.site else None
     lines += remedy.draw(first.finding.fixes, home)
-    sys.stdout.flush()
-    terminal.write(lines, sys.stderr)
+    voice.report(terminal.styled(lines, voice.is_on_terminal()))
+
+
+def _write_json(diagnosis: Diagnosis, path: Path) -> None:
+    """What was found out is worth more than the file."""
+    try:
+        json_report.write(diagnosis, path)
+    except OSError as error:
+        _say(f"could not write {path}: {error}")
 
 
 def _progress(candidate: Candidate, verdict: Verdict | None) -> None:
@@ -194,4 +201,4 @@ def _keep(undo: bytes) -> Path:
 
 
 def _say(text: str) -> None:
-    print(f"whynan: {text}", file=sys.stderr, flush=True)
+    voice.say(text)

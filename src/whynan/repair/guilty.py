@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from whynan.launch import Program
 from whynan.model import Anomaly, Diagnosis, Fetch, Sample
 from whynan.repair.search import LEAST_S, Runner
 from whynan.repair.trial import Drop, Trial
+from whynan.run.program import Program
 
 TRIES = 14  # enough for a batch of 4096
 # These are faults of the whole training; a sample more or less only shifts them.

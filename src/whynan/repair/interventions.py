@@ -10,10 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
-from torch.optim.optimizer import (
-    register_optimizer_step_post_hook,
-    register_optimizer_step_pre_hook,
-)
+
+from whynan.seam.private import LoaderIterator, step_post_hook, step_pre_hook
 
 TOO_LARGE = 10.0  # times the usual scale of a weight, as for the cause bad_init
 WEIGHTED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -99,7 +97,7 @@ class Intervention:
             torch.nn.utils.clip_grad_norm_(parameters, 1.0)
             self.applied += 1
 
-        register_optimizer_step_pre_hook(clip)
+        step_pre_hook(clip)
 
     def _lr_tenth(self) -> None:
         self._scale_lr(0.1)
@@ -121,8 +119,8 @@ class Intervention:
                 if "_whynan_lr" in group:
                     group["lr"] = group.pop("_whynan_lr")
 
-        register_optimizer_step_pre_hook(before)
-        register_optimizer_step_post_hook(after)
+        step_pre_hook(before)
+        step_post_hook(after)
 
     def _no_momentum(self) -> None:
         def still(group: dict[str, Any]) -> bool:
@@ -148,7 +146,7 @@ class Intervention:
         def before(optimizer: Any, _args: Any, _kwargs: Any) -> None:
             self.applied += sum(change(group) for group in optimizer.param_groups)
 
-        register_optimizer_step_pre_hook(before)
+        step_pre_hook(before)
 
     # ---- model ------------------------------------------------------------------------
 
@@ -218,8 +216,7 @@ class Intervention:
         loaders.__init__ = init
 
     def _same_batch(self) -> None:
-        iterator: Any = torch.utils.data.dataloader._BaseDataLoaderIter
-        original = iterator.__next__
+        original = LoaderIterator.__next__
         first: list[Any] = []
 
         def fetch(this: Any) -> Any:
@@ -229,7 +226,7 @@ class Intervention:
             self.applied += 1
             return first[0]
 
-        iterator.__next__ = fetch
+        LoaderIterator.__next__ = fetch
 
 
 def _widened(tensor: torch.Tensor) -> torch.Tensor:

@@ -6,11 +6,12 @@ from typing import Any
 
 import torch
 
+from whynan.seam.private import LoaderIterator
+
 
 def leave_out(fetch: int, size: int, rows: list[int]) -> None:
     """The batch that is fetched as number `fetch` lacks these rows; all others are whole."""
-    iterators: Any = torch.utils.data.dataloader._BaseDataLoaderIter
-    original = iterators.__next__
+    original = LoaderIterator.__next__
     count = 0
     keep = [i for i in range(size) if i not in set(rows)]
 
@@ -20,7 +21,7 @@ def leave_out(fetch: int, size: int, rows: list[int]) -> None:
         count += 1
         return part_of(item, size, keep) if count == fetch else item
 
-    iterators.__next__ = fetch_next
+    LoaderIterator.__next__ = fetch_next
 
 
 def part_of(item: Any, size: int, keep: list[int]) -> Any:

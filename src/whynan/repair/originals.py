@@ -9,7 +9,7 @@ import tokenize
 from collections.abc import Iterator
 from itertools import islice
 
-from whynan.launch import Program
+from whynan.run.program import Program
 
 MAX_FILES = 300  # a larger tree is not read
 MAX_FOLDERS = 2000

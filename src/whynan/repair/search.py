@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from whynan.launch import Program
 from whynan.model import Diagnosis, Fix
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.originals import Originals, program_root
@@ -21,6 +20,7 @@ from whynan.repair.verdict import (
     judge,
     steps_to_run,
 )
+from whynan.run.program import Program
 
 ROUNDS = 3
 SECOND_TRIES = 4  # candidates for a fault that a first change uncovered

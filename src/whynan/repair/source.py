@@ -1,14 +1,22 @@
-"""One source file as a concrete-syntax tree: the recorded expression, and what names stand for."""
+"""One source file as a concrete-syntax tree: the recorded expression, and what names stand for.
+
+The names are followed in the other tree (`source/names.py`); a place in the text joins the two.
+"""
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import TypeVar, cast
 
 import libcst as cst
 from libcst.metadata import CodeRange, MetadataWrapper, ParentNodeProvider, PositionProvider
 
 from whynan.model import Site
+from whynan.source.bindings import Binding
+from whynan.source.names import Names, names_of
+from whynan.source.trees import characters, parsed, statement_at
 
 Expression = cst.BaseExpression
 N = TypeVar("N", bound=cst.CSTNode)
@@ -23,6 +31,8 @@ class Source:
         self.path = path
         self.text = text
         self.module = cst.parse_module(text)
+        self.tree = parsed(text)  # this one is followed, the other one is changed
+        self._lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
         wrapper = MetadataWrapper(self.module, unsafe_skip_copy=True)
         self._ranges = cast(Mapping[cst.CSTNode, CodeRange], wrapper.resolve(PositionProvider))
         self._parents = cast(Mapping[cst.CSTNode, cst.CSTNode], wrapper.resolve(ParentNodeProvider))
@@ -32,12 +42,17 @@ class Source:
     def expression_at(self, site: Site) -> Expression | None:
         """The expression that stands exactly there; else the statement's own value."""
         wanted = ((site.line, site.column), (site.end_line, site.end_column))
-        for node, where in self._ranges.items():  # parents come after their children
-            if isinstance(node, Expression) and self._span(where) == wanted:
-                return node
+        if (found := self._between(wanted)) is not None:
+            return found
         for augmented in self.every(cst.AugAssign):  # `x += f(y)` is recorded as a whole
             if self._span(self._ranges[augmented]) == wanted:
                 return augmented.value
+        return None
+
+    def _between(self, wanted: object) -> Expression | None:
+        for node, where in self._ranges.items():  # parents come after their children
+            if isinstance(node, Expression) and self._span(where) == wanted:
+                return node
         return None
 
     @staticmethod
@@ -101,40 +116,75 @@ class Source:
     def same(self, a: cst.CSTNode, b: cst.CSTNode) -> bool:
         return a.deep_equals(b) or self.code(a) == self.code(b)
 
-    # ---- dataflow inside one function ----------------------------------------------------
+    # ---- what names stand for ----------------------------------------------------------------
+
+    @cached_property
+    def names(self) -> Names:
+        return names_of(self.tree)
+
+    @cached_property
+    def _twins(self) -> dict[cst.CSTNode, ast.Name | ast.arg]:
+        """The same name in the tree that is followed, by its place in the text."""
+        found = {
+            self._at(n.lineno, n.col_offset): n
+            for n in ast.walk(self.tree)
+            if isinstance(n, (ast.Name, ast.arg))
+        }
+        names = (n for n in self._ranges if isinstance(n, cst.Name))
+        return {n: found[at] for n in names if (at := self.start(n)) in found}
+
+    @cached_property
+    def _originals(self) -> dict[ast.AST, cst.Name]:
+        return {twin: node for node, twin in self._twins.items() if isinstance(node, cst.Name)}
+
+    def _at(self, line: int, offset: int) -> tuple[int, int]:
+        return line, characters(self._lines[line - 1], offset)
+
+    def given(self, use: cst.Name) -> Binding | None:
+        """What a name holds where it is read."""
+        twin = self._twins.get(use)
+        return self.names.given(twin) if isinstance(twin, ast.Name) else None
+
+    def binding(self, target: cst.Name) -> Binding | None:
+        """What happens where a name gets its value."""
+        twin = self._twins.get(target)
+        return self.names.bindings.get(twin) if twin is not None else None
+
+    def original(self, node: ast.AST) -> cst.Name | None:
+        """Where a name of the followed tree stands in this one."""
+        return self._originals.get(node)
+
+    def expression(self, node: ast.expr) -> Expression | None:
+        """Where an expression of the followed tree stands in this one."""
+        end = self._at(node.end_lineno or 0, node.end_col_offset or 0)
+        return self._between((self._at(node.lineno, node.col_offset), end))
+
+    def value_of(self, use: Expression) -> Expression | None:
+        """The value last given to a name before its use, if that is certain; what the names in it
+        mean may have changed since."""
+        found = self._assigned(use)
+        return found.value if found is not None else None
 
     def definition(self, use: Expression) -> Expression | None:
-        """The value last given to a name before its use, if that is certain."""
-        found = self.definition_statement(use)
-        return found[1] if found is not None else None
+        """The value of a name, if the same text would still mean the same at its use."""
+        assign = self._assigned(use)
+        if assign is None or not self.means_the_same(assign.value, assign, use):
+            return None
+        return assign.value
 
-    def definition_statement(
-        self, use: Expression
-    ) -> tuple[cst.SimpleStatementLine, Expression] | None:
-        if not isinstance(use, cst.Name):
+    def _assigned(self, use: Expression) -> cst.Assign | None:
+        """`name = value` on a line of its own, on every way to the use and nothing else since."""
+        given = self.given(use) if isinstance(use, cst.Name) else None
+        target = self.original(given.node) if given is not None and given.how == "is" else None
+        line = self.statement(target) if target is not None else None
+        assign = line.body[0] if line is not None and len(line.body) == 1 else None
+        if target is None or line is None or not isinstance(assign, cst.Assign):
             return None
-        target = self.binding_before(use)
-        if target is None or target is use:
+        if len(assign.targets) != 1 or assign.targets[0].target is not target:
             return None
-        line = self.statement(target)
-        if line is None or len(line.body) != 1:
-            return None
-        assign = line.body[0]
-        if not isinstance(assign, cst.Assign) or len(assign.targets) != 1:
-            return None
-        if assign.targets[0].target is not target:
-            return None
-        if self.parent(line) not in list(self.ancestors(use)):
-            return None  # given in a branch that need not have run
-        if self._changed_between(assign.value, line, use):
-            return None  # the same text would mean something else at the use
-        return line, assign.value
-
-    def binding_before(self, use: cst.Name) -> cst.Name | None:
-        """Where a name last got a value before a use of it, in the order of the source."""
-        here = self.start(self.statement(use) or use)
-        given = self.bindings(use.value, self.scope(use))
-        return next((t for t in reversed(given) if self.start(t) < here), None)
+        # A block around it would be another one at the use: `with no_grad()`, a function.
+        around = self.parent(line) in list(self.ancestors(use))
+        return assign if around and self.scope(target) is self.scope(use) else None
 
     def means_the_same(
         self,
@@ -147,64 +197,22 @@ class Source:
         else in place of `besides`."""
         if self.scope(here) is not self.scope(there):
             return False
-        return not self._changed_between(value, self.statement(here) or here, there, besides)
+        reads = [n for n in (value, *self.below(value)) if n is not besides and n in self._twins]
+        names = [n for n in reads if isinstance(n, cst.Name)]
+        return all(self.given(n) is self.held(there, n.value) for n in names)
 
-    def _changed_between(
-        self,
-        value: Expression,
-        line: cst.CSTNode,
-        use: cst.CSTNode,
-        besides: cst.CSTNode | None = None,
-    ) -> bool:
-        """Whether a name in `value`, or the name it was given to, is written before its use."""
-        nodes = [value, *self.below(value)]
-        names = {n.value for n in nodes if isinstance(n, cst.Name) and n is not besides}
-        if isinstance(use, cst.Name):
-            names.add(use.value)
-        here = self.statement(use) or use
-        scope = self.scope(use)
-        first, last = self.start(line), self.start(here)
-        for name in names:
-            if any(first < self.start(b) < last for b in self.bindings(name, scope)):
-                return True
-        for node in self.every(cst.Subscript) + self.every(cst.Call):
-            if first < self.start(node) < last and self._writes(node, names):
-                return True
-        return False
-
-    def _writes(self, node: cst.Subscript | cst.Call, names: set[str]) -> bool:
-        """`x[i] = 0`, `x.mul_(2)`."""
-        if isinstance(node, cst.Subscript):
-            target = isinstance(self.parent(node), (cst.AssignTarget, cst.AugAssign))
-            return target and isinstance(node.value, cst.Name) and node.value.value in names
-        func = node.func
-        inplace = isinstance(func, cst.Attribute) and func.attr.value.endswith("_")
-        return (
-            inplace
-            and isinstance(func, cst.Attribute)
-            and isinstance(func.value, cst.Name)
-            and func.value.value in names
-        )
+    def held(self, there: cst.CSTNode, name: str) -> Binding | None:
+        """What a name holds when the statement begins in which a node stands."""
+        line, column = self.start(there)
+        offset = len(self._lines[line - 1][:column].encode())
+        statement = statement_at(self.tree, line, offset, inner=True)
+        return self.names.before(statement, name) if statement is not None else None
 
     def bindings(self, name: str, scope: cst.CSTNode) -> list[cst.Name]:
         """Every place in a function where a name gets a value."""
-        found = []
-        for node in self.every(cst.Name, None if scope is self.module else scope):
-            if node.value == name and self.scope(node) is scope and self._binds(node):
-                found.append(node)
-        return found
-
-    def _binds(self, node: cst.Name) -> bool:
-        above: cst.CSTNode | None = self.parent(node)
-        if isinstance(above, cst.Param):
-            return above.name is node
-        while isinstance(above, (cst.Element, cst.Tuple, cst.List, cst.StarredElement)):
-            above = self.parent(above)
-        return isinstance(above, (cst.AssignTarget, cst.AsName)) or (
-            isinstance(above, (cst.AugAssign, cst.AnnAssign, cst.For, cst.CompFor, cst.NamedExpr))
-            and above.target is not None
-            and (above.target is node or node in self.every(cst.Name, above.target))
-        )
+        given = (b for b in self.names.bindings.values() if b.place == name and b.how != "changed")
+        found = (node for b in given if (node := self.original(b.node)) is not None)
+        return sorted((n for n in found if self.scope(n) is scope), key=self.start)
 
     def other_uses(self, name: str, use: cst.CSTNode) -> list[cst.Name]:
         """Reads of a name in the same function, besides those inside `use`."""
@@ -216,14 +224,10 @@ class Source:
         ]
 
     def reads(self, node: cst.Name) -> bool:
-        above = self.parent(node)
-        if isinstance(above, cst.Arg):
-            return above.keyword is not node
-        if isinstance(above, cst.Attribute):
-            return above.value is node
-        return not self._binds(node)
+        twin = self._twins.get(node)
+        return isinstance(twin, ast.Name) and isinstance(twin.ctx, ast.Load)
 
-    # ---- names ---------------------------------------------------------------------------
+    # ---- imports -----------------------------------------------------------------------------
 
     def torch_name(self) -> str | None:
         """How this file calls torch, if it imported it."""
@@ -231,34 +235,16 @@ class Source:
 
     def functional(self) -> str:
         """How this file calls torch.nn.functional."""
-        for statement in self.every(cst.ImportFrom):
-            module = self.code(statement.module) if statement.module else ""
-            if module == "torch.nn" and not isinstance(statement.names, cst.ImportStar):
-                for alias in statement.names:
-                    if self.code(alias.name) == "functional":
-                        return self.code(alias.asname.name) if alias.asname else "functional"
-        return (
-            self.imported("torch.nn.functional") or f"{self.torch_name() or 'torch'}.nn.functional"
-        )
+        name = self.imported("torch.nn.functional")
+        return name or f"{self.torch_name() or 'torch'}.nn.functional"
 
     def imported(self, module: str) -> str | None:
         """How this file calls a module; `import torch.nn` gives it torch as well."""
-        for statement in self.every(cst.Import):
-            for alias in statement.names:
-                name = self.code(alias.name)
-                if name == module and alias.asname:
-                    return self.code(alias.asname.name)
-                if name == module or (not alias.asname and name.startswith(f"{module}.")):
-                    return module
-        return None
+        found = [b for b in self.names.bindings.values() if b.imported == module]
+        found.sort(key=lambda b: b.scope is not self.names.module)
+        return found[0].place if found else None
 
-    def from_torch(self, name: str) -> bool:
+    def from_torch(self, name: cst.Name) -> bool:
         """Whether a bare name was imported from torch."""
-        for statement in self.every(cst.ImportFrom):
-            module = self.code(statement.module) if statement.module else ""
-            if module.split(".")[0] == "torch" and not isinstance(statement.names, cst.ImportStar):
-                for alias in statement.names:
-                    bound = alias.asname.name if alias.asname else alias.name
-                    if self.code(bound) == name:
-                        return True
-        return False
+        given = self.given(name)
+        return given is not None and any(b.imported.startswith("torch.") for b in given.sources)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -16,10 +15,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO
 
-from whynan.files import SAVE_BATCH_TO
-from whynan.launch import Program
 from whynan.model import Diagnosis
 from whynan.repair.child import VARIABLE
+from whynan.run.program import Program
+from whynan.run.reopen import reopen
 
 LAST_WORDS = 2000  # characters of a failed program's own errors
 
@@ -67,16 +66,16 @@ class Ran:
 def run(trial: Trial, *, limit_s: float | None = None, quiet: bool = True) -> Ran:
     """Run it to its end or for `limit_s` seconds; `quiet` swallows what the program prints."""
     started = time.monotonic()
-    # The batch to be kept is the user's failing one, not that of a trial.
-    environment = {k: v for k, v in os.environ.items() if k != SAVE_BATCH_TO}
     with tempfile.TemporaryDirectory(prefix="whynan-") as folder:
-        result = Path(folder) / "diagnosis"
+        result, applied = Path(folder) / "recording.json", Path(folder) / "applied"
         description = Path(folder) / "trial.json"
-        description.write_text(json.dumps(_describe(trial, result, limit_s)), encoding="utf-8")
+        description.write_text(
+            json.dumps(_describe(trial, result, applied, limit_s)), encoding="utf-8"
+        )
         with open(Path(folder) / "errors", "w+", encoding="utf-8", errors="replace") as errors:
             process = subprocess.Popen(
                 [sys.executable, *_interpreter_flags(), "-m", "whynan.repair.child"],
-                env={**environment, VARIABLE: str(description)},
+                env={**os.environ, VARIABLE: str(description)},
                 stdin=subprocess.DEVNULL if quiet else None,
                 stdout=subprocess.DEVNULL if quiet else None,
                 stderr=errors if quiet else None,
@@ -84,10 +83,11 @@ def run(trial: Trial, *, limit_s: float | None = None, quiet: bool = True) -> Ra
             )
             timed_out = _wait(process, limit_s, alone=quiet)
             text = _tail(errors)
-        found = pickle.loads(result.read_bytes()) if result.exists() else (None, None)
+        diagnosis = reopen(result) if result.exists() else None
+        times = json.loads(applied.read_text()) if applied.exists() else None
     return Ran(
-        diagnosis=found[0],
-        applied=found[1],
+        diagnosis=diagnosis,
+        applied=times,
         code=process.returncode,
         seconds=time.monotonic() - started,
         timed_out=timed_out,
@@ -95,7 +95,9 @@ def run(trial: Trial, *, limit_s: float | None = None, quiet: bool = True) -> Ra
     )
 
 
-def _describe(trial: Trial, result: Path, limit_s: float | None) -> dict[str, object]:
+def _describe(
+    trial: Trial, result: Path, applied: Path, limit_s: float | None
+) -> dict[str, object]:
     steps = trial.enough_steps
     return {
         "target": trial.program.target,
@@ -108,6 +110,7 @@ def _describe(trial: Trial, result: Path, limit_s: float | None) -> dict[str, ob
         "drop": asdict(trial.drop) if trial.drop is not None else None,
         "save_batch": trial.save_batch,
         "result": str(result),
+        "applied": str(applied),
     }
 
 

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 import textwrap
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
+from whynan import voice
 from whynan.errors import UsageError
-from whynan.launch import Program
+from whynan.files import write_atomically
 from whynan.model import Diagnosis, number
 from whynan.repair.search import Runner
 from whynan.repair.trial import Ran, Trial, run
 from whynan.repair.verdict import steps_to_run
 from whynan.report import html
 from whynan.report.json_report import strict
+from whynan.run.program import Program
 
 EXPERIMENTS = {
     "float64": "everything in float64",
@@ -188,6 +189,8 @@ class WhatIf:
         say(HEAD)
         try:
             base = self.run(Trial(program=self.program), limit_s=self.budget_s)
+            if base.diagnosis is None and base.code == UsageError.exit_code:
+                raise UsageError(base.last_error.removeprefix("whynan: "))  # torch was not watched
             self.baseline = base.diagnosis
             self._add(row_of("baseline", "as it is", base))
             limit = _steps(base.diagnosis)
@@ -240,12 +243,21 @@ def whatif(
             "rows": [asdict(row) for row in table.rows],
             "reading": sentences,
         }
-        json_path.write_text(json.dumps(strict(content), indent=2) + "\n", encoding="utf-8")
+        text = json.dumps(strict(content), indent=2) + "\n"
+        _try(json_path, lambda: write_atomically(json_path, text))
     if html_path is not None:
-        write_page(table, sentences, html_path)
+        _try(html_path, lambda: write_page(table, sentences, html_path))
     if table.interrupted:
         return 130
     return 3 if table.rows and table.rows[0].outcome == "dies" else 0
+
+
+def _try(path: Path, write: Callable[[], None]) -> None:
+    """Of minutes of runs nothing is lost to a full disk but the file on it."""
+    try:
+        write()
+    except OSError as error:
+        say(f"whynan: could not write {path}: {error}")
 
 
 def write_page(table: WhatIf, sentences: list[str], path: Path) -> None:
@@ -258,4 +270,4 @@ def write_page(table: WhatIf, sentences: list[str], path: Path) -> None:
 
 
 def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    voice.write(f"{text}\n")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from whynan import voice
 from whynan.model import Diagnosis, HistoryRow, LayerSpread
 from whynan.report import tensorboard
 
@@ -62,7 +62,7 @@ class LiveBoard:
             write()
         except Exception as error:
             self._broken = True
-            print(f"whynan: TensorBoard gets nothing more: {error!r}", file=sys.stderr)
+            voice.say(f"TensorBoard gets nothing more: {error!r}")
 
     def _thinning(self) -> int:
         """Which rows to send, so that the loop does not become slower: each, or one in several."""

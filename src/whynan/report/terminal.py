@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import textwrap
 from collections.abc import Sequence
 from typing import IO
@@ -109,8 +110,29 @@ def to_text(lines: Sequence[Text]) -> str:
     return "".join(f"{line.plain}\n" for line in lines)
 
 
+class _Sheet(io.StringIO):
+    """Where rich draws for a stream that is not asked itself: it may be broken."""
+
+    def __init__(self, is_terminal: bool) -> None:
+        super().__init__()
+        self._is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self._is_terminal
+
+
+def styled(lines: Sequence[Text], is_terminal: bool) -> str:
+    """With colour where a terminal shows it."""
+    sheet = _Sheet(is_terminal)
+    write(lines, sheet)
+    return sheet.getvalue()
+
+
 def write(lines: Sequence[Text], stream: IO[str]) -> None:
     """To a stream; rich decides about colour (terminal, NO_COLOR)."""
-    console = Console(file=stream, highlight=False, soft_wrap=True, emoji=False, markup=False)
+    # Lines are wrapped above. A width of its own: where the environment says 0, rich draws nothing.
+    console = Console(
+        file=stream, width=WIDTH, highlight=False, soft_wrap=True, emoji=False, markup=False
+    )
     for line in lines:
         console.print(line)

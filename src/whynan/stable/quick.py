@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from whynan.seam.members import has_transforms
+
 Forward = Callable[..., tuple[Tensor, ...]]
 Backward = Callable[..., tuple[Tensor | None, ...]]
 
@@ -55,7 +57,7 @@ def quick(
             return tuple(next(found) if want else None for want in wanted)
 
     def apply(*given: Any) -> Tensor:
-        if _transformed() or (torch.compiler.is_compiling() and not compiled):
+        if has_transforms() or (torch.compiler.is_compiling() and not compiled):
             return plain(*given)
         # Not only for speed: torch.compile (2.13) miscounts the arguments of a Function that
         # nobody wants a gradient of.
@@ -86,23 +88,16 @@ def quick_slopes(plain: Callable[..., Tensor], forward: Forward) -> Callable[...
     return quick(plain, forward, backward, compiled=False)
 
 
-def _transformed() -> bool:
-    """Whether something other than ordinary autograd looks at the operations."""
-    return (
-        torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0
-    )
-
-
 def is_plain(x: Tensor) -> bool:
     """Whether x has values that Python may look at."""
-    if _transformed() or torch.compiler.is_compiling():
+    if has_transforms() or torch.compiler.is_compiling():
         return False
     return type(x) in (Tensor, torch.nn.Parameter)
 
 
 def buffer(a: Tensor) -> Tensor | None:
     """For `out=`: a itself, where nobody else looks at the operations."""
-    return None if _transformed() or torch.compiler.is_compiling() else a
+    return None if has_transforms() or torch.compiler.is_compiling() else a
 
 
 def above(a: Tensor, x: Tensor, limit: float) -> Tensor:

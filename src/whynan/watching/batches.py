@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
-from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-import torch
-from torch.utils.data.dataloader import _BaseDataLoaderIter
-
-from whynan.record.batches import Asked, keep_batch
-from whynan.record.checks import tensors_in
-from whynan.record.patches import Patches
-from whynan.watching.ahead import FETCHERS, GENERATORS, Handed, fetches_ahead, imported
-from whynan.watching.randomness import Randomness, Saved
+from whynan.record.batches import keep_batch
+from whynan.seam.loading import Fetch
+from whynan.seam.members import can_fetch_again, fetch_again
+from whynan.seam.private import version_of
+from whynan.seam.randomness import Randomness, Saved
+from whynan.seam.tensors import tensors_in
 
 MAX_BYTES = 64 << 20  # of the batches before the last one: gradient accumulation
 
@@ -30,118 +29,70 @@ class Batch:
         self.before = before  # random states before and after the fetch
         self.after = after
         tensors = tensors_in(item)
-        self.versions = [t._version for t in tensors if not t.is_inference()]
+        self.versions = [version_of(t) for t in tensors if not t.is_inference()]
         self.bytes = sum(t.numel() * t.element_size() for t in tensors)
 
     def is_untouched(self) -> bool:
         """Whether nobody wrote into it since."""
-        now = [t._version for t in tensors_in(self.item) if not t.is_inference()]
+        now = [version_of(t) for t in tensors_in(self.item) if not t.is_inference()]
         return now == self.versions
 
 
+class Again:
+    """A batch that is handed out once more."""
+
+    def __init__(self, batch: Batch, randomness: Randomness) -> None:
+        self._batch = batch
+        self._randomness = randomness
+
+    def hand_out(self) -> tuple[Any, Any]:
+        """The item and its index. A dataset is asked again: what its code does belongs to the step."""
+        batch = self._batch
+        iterator, item = batch.iterator(), batch.item
+        with contextlib.suppress(Exception):  # it cannot be asked twice
+            if batch.index is not None and can_fetch_again(iterator):
+                self._randomness.restore(batch.before)
+                item = fetch_again(iterator, batch.index)
+        with contextlib.suppress(Exception):
+            self._randomness.restore(batch.after)
+        return item, batch.index
+
+
 class Batches:
-    """Stands between the program and its DataLoaders."""
+    """What loaders gave in this step, and gives it again when the step is repeated."""
 
     def __init__(self, randomness: Randomness) -> None:
         self.randomness = randomness
         self.given: list[Batch] = []  # in this step
         self.ever = False  # a loader is in use at all
         self.lost = False  # some batch of this step is no longer here
-        self.active: Callable[[], bool] = lambda: True
-        self.on_fetch: Callable[[], None] = lambda: None
-        self.on_given: Callable[[Any], None] = lambda index: None
         self._queue: list[Batch] = []
-        self._asked = Asked()
-        self._patches: Patches | None = None
-        self._wrapped: set[type] = set()
-        self._ahead = False  # a loader that fetches ahead is at work
 
-    def install(self, patches: Patches) -> None:
-        self._patches = patches
-        patches.wrap(Handed, "__next__", self._wrap_ahead)
-        patches.wrap(_BaseDataLoaderIter, "__next__", self._wrap_next)
-        patches.wrap(_BaseDataLoaderIter, "_next_index", self._wrap_index)
+    def fetch_begins(self, fetch: Fetch) -> Again | None:
+        """What is to be handed out again; else None."""
+        batch = self._next_again(fetch.iterator)
+        fetch.before = self.randomness.save() if batch is None else batch.before
+        return None if batch is None else Again(batch, self.randomness)
 
-    def know_frameworks(self) -> None:
-        """Before the first batch: which loaders has the program imported meanwhile?"""
-        if self._patches is None:
+    def fetch_ends(self, fetch: Fetch) -> None:
+        if fetch.is_inner or fetch.before is None:
             return
-        for names, method, wrapper in (
-            (GENERATORS, "__iter__", self._wrap_generator),
-            (FETCHERS, "__next__", self._wrap_ahead),
-        ):
-            for kind in imported(names):
-                if kind not in self._wrapped:
-                    self._wrapped.add(kind)
-                    self._patches.wrap(kind, method, wrapper)
-
-    def _wrap_generator(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def iterate(loader: Any) -> Any:
-            return Handed(original(loader))
-
-        return iterate
-
-    def _wrap_ahead(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """What such a loader asks for meanwhile belongs to later steps."""
-
-        def fetch_ahead(iterator: Any) -> Any:
-            self._ahead = True
-            try:
-                return original(iterator)
-            finally:
-                self._ahead = False
-
-        noted = self._wrap_next(fetch_ahead)
-
-        def fetch(iterator: Any) -> Any:
-            return noted(iterator) if fetches_ahead(iterator) else original(iterator)
-
-        return fetch
-
-    def _wrap_index(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def next_index(iterator: Any) -> Any:
-            index = original(iterator)
-            self._asked.note(iterator, index)
-            return index
-
-        return next_index
-
-    def _wrap_next(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def fetch(iterator: Any) -> Any:
-            if not self.active() or self._ahead:
-                item = original(iterator)
-                self._asked.take(iterator)
-                return item
-            self.on_fetch()
-            again = self._next_again(iterator)
-            if again is not None:
-                return self._repeat(again)
-            before = self.randomness.save()
-            try:
-                item = original(iterator)
-            except StopIteration:
-                self.given = [b for b in self.given if b.iterator() is not iterator]
-                raise
-            self._note(iterator, item, before)
-            return item
-
-        return fetch
-
-    def _note(self, iterator: Any, item: Any, before: Saved) -> None:
+        if fetch.has_ended:
+            self.given = [b for b in self.given if b.iterator() is not fetch.iterator]
+            return
         self.ever = True
-        index = self._asked.take(iterator)
-        self.on_given(index)
-        self.given.append(Batch(iterator, item, index, before, self.randomness.save()))
+        after = self.randomness.save()
+        self.given.append(Batch(fetch.iterator, fetch.item, fetch.index, fetch.before, after))
         while len(self.given) > 1 and sum(b.bytes for b in self.given) > MAX_BYTES:
             del self.given[0]
             self.lost = True
 
-    def keep_last(self) -> None:
+    def keep_last(self, path: Path | None) -> None:
         """Of a step that was not recorded: what the loader gave is all that is known."""
         if self.given:
             last = self.given[-1]
             indices = last.index if isinstance(last.index, list) else None
-            keep_batch(tensors_in(last.item), None, indices)
+            keep_batch(path, tensors_in(last.item), None, indices)
 
     def begin_step(self) -> None:
         """What was given belongs to the step that is over."""
@@ -175,24 +126,3 @@ class Batches:
                 self._queue.remove(batch)
                 return batch
         return None
-
-    def _repeat(self, batch: Batch) -> Any:
-        iterator = batch.iterator()
-        fetcher = getattr(iterator, "_dataset_fetcher", None)
-        if batch.index is not None and fetcher is not None and _is_map_style(iterator):
-            # Ask the dataset again: what its code does belongs to the step, too.
-            self.randomness.restore(batch.before)
-            item = fetcher.fetch(batch.index)
-        else:
-            item = batch.item
-        self.randomness.restore(batch.after)
-        self.on_given(batch.index)
-        again = Batch(iterator, item, batch.index, batch.before, batch.after)
-        self.given.append(again)
-        return item
-
-
-def _is_map_style(iterator: Any) -> bool:
-    return not isinstance(iterator._dataset, torch.utils.data.IterableDataset) and not getattr(
-        iterator, "_pin_memory", False
-    )

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import nn
 
-from whynan.record.patches import Patches
-from whynan.record.stats import has_nonfinite
+from whynan.seam.private import NormBase, buffers_of, foreach_copy, version_of
+from whynan.seam.stats import has_nonfinite
 
 MAX_BYTES = 64 << 20
 
@@ -29,30 +27,21 @@ class Buffers:
         self._versions: list[int] = []
         self.variances: list[torch.Tensor] = []  # running ones, which every step moves
 
-    def install(self, patches: Patches) -> None:
-        """Hear of every module that gets a buffer, or comes with some out of a copy or a file."""
-        patches.wrap(nn.Module, "register_buffer", self._wrap)
-        patches.wrap(nn.Module, "__setstate__", self._wrap)
-
-    def _wrap(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def own(module: Any, *args: Any, **kwargs: Any) -> Any:
-            result = original(module, *args, **kwargs)
-            self._modules.add(module)
-            self._owners = None
-            return result
-
-        return own
+    def buffers_made(self, module: nn.Module) -> None:
+        """A module got a buffer, or came with some out of a copy or a file."""
+        self._modules.add(module)
+        self._owners = None
 
     def know(self, model: nn.Module) -> None:
         """A model that existed before."""
-        self._modules.update(m for m in model.modules() if m._buffers)
+        self._modules.update(m for m in model.modules() if buffers_of(m))
         self._owners = None
 
     def _find(self) -> list[tuple[weakref.ref[nn.Module], str, str]]:
         return [
             (weakref.ref(module), name, f"{type(module).__name__}.{name}")
             for module in list(self._modules)
-            for name, buffer in module._buffers.items()
+            for name, buffer in buffers_of(module).items()
             if buffer is not None
         ]
 
@@ -69,10 +58,10 @@ class Buffers:
         found = []
         for weak, name, path in self._owners:
             module = weak()
-            buffer = module._buffers.get(name) if module is not None else None
+            buffer = buffers_of(module).get(name) if module is not None else None
             if buffer is not None and _can_be_copied(buffer):
                 # batch_norm's statistics change without a new version
-                always = isinstance(module, nn.modules.batchnorm._NormBase)
+                always = isinstance(module, NormBase)
                 found.append((buffer, path, always))
         if len(found) != len(self._live) or any(
             f[0] is not b for f, b in zip(found, self._live, strict=True)
@@ -82,15 +71,13 @@ class Buffers:
         changed = [
             i
             for i, (buffer, _, always) in enumerate(found)
-            if always or buffer._version != self._versions[i]
+            if always or version_of(buffer) != self._versions[i]
         ]
         if changed:
             with torch.no_grad():
-                torch._foreach_copy_(
-                    [self._saved[i] for i in changed], [self._live[i] for i in changed]
-                )
+                foreach_copy([self._saved[i] for i in changed], [self._live[i] for i in changed])
             for i in changed:
-                self._versions[i] = self._live[i]._version
+                self._versions[i] = version_of(self._live[i])
 
     def _copy_all(self, live: list[torch.Tensor], names: list[str]) -> None:
         self._live, self._names, self._saved = live, names, []
@@ -98,7 +85,7 @@ class Buffers:
         self.variances = [
             b for n, b in pairs if n.endswith(".running_var") and b.is_floating_point()
         ]
-        self._versions = [b._version for b in live]
+        self._versions = [version_of(b) for b in live]
         if sum(b.numel() * b.element_size() for b in live) <= MAX_BYTES:
             self._saved = [b.detach().clone() for b in live]
         else:
@@ -109,7 +96,7 @@ class Buffers:
         with torch.no_grad():
             for buffer, saved in zip(self._live, self._saved, strict=True):
                 buffer.copy_(saved)
-        self._versions = [b._version for b in self._live]
+        self._versions = [version_of(b) for b in self._live]
 
     def saved(self) -> dict[str, torch.Tensor]:
         """By dotted name, as they were when the step began."""
@@ -129,6 +116,5 @@ class Buffers:
 
 
 def _can_be_copied(buffer: torch.Tensor) -> bool:
-    return (
-        type(buffer) in (torch.Tensor, nn.Parameter, nn.Buffer) and buffer.layout is torch.strided
-    )
+    plain = type(buffer) in (torch.Tensor, nn.Parameter, nn.Buffer)
+    return plain and buffer.layout is torch.strided and not buffer.is_meta  # asked for each step

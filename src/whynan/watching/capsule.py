@@ -14,11 +14,12 @@ import torch
 
 from whynan.files import write_atomically
 from whynan.record.modules import clean
-from whynan.record.stats import local_of
-from whynan.watching.randomness import Saved
+from whynan.seam.private import has_storage
+from whynan.seam.randomness import Saved
+from whynan.seam.reading import readable
 
 if TYPE_CHECKING:
-    from whynan.watching.escalate import Watch
+    from whynan.watching.watch import Watch
 
 SCHEMA = "whynan.capsule/1"
 TENSORS, MANIFEST = "tensors.safetensors", "capsule.json"
@@ -33,25 +34,30 @@ def write(folder: Path, watch: Watch, program: list[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     names = dict(_names(watch))
     tensors: dict[str, torch.Tensor] = {}
-    optimizers = list(watch.guard.optimizers)
+    optimizers = list(watch.optimizers)
     settings = []
     for number, optimizer in enumerate(optimizers):
         settings.append(_optimizer(optimizer, f"optimizer.{number}", names, tensors))
     for parameter, name in names.items():
         tensors.setdefault(name, parameter)
-    tensors |= {f"buffer.{name}": value for name, value in watch.buffers.saved().items()}
-    batches = [_described(b.item, f"batch.{i}", tensors) for i, b in enumerate(watch.batches.given)]
-    states = watch.batches.given[0].after if watch.batches.given else watch.start_states
+    tensors |= {f"buffer.{name}": value for name, value in watch.rewind.buffers.saved().items()}
+    given = watch.rewind.batches.given
+    batches = [_described(b.item, f"batch.{i}", tensors) for i, b in enumerate(given)]
+    states = given[0].after if given else watch.rewind.start_states
     random = _random(states, tensors) if states is not None else None
-    tensors = {k: local_of(t) for k, t in tensors.items()}  # of a sharded one, this rank's part
-    ready = {k: t.detach().cpu().contiguous().clone() for k, t in tensors.items() if _storable(t)}
+    parts = {k: readable(t) for k, t in tensors.items()}  # of a sharded one, this rank's part
+    ready = {
+        k: part.cpu().contiguous().clone()
+        for k, part in parts.items()
+        if part is not None and _storable(part)
+    }
     temporary = folder / f".{TENSORS}"
     save_file(ready, temporary)
     os.replace(temporary, folder / TENSORS)
     manifest = {
         "schema": SCHEMA,
         "program": program,
-        "step": watch.guard.step,
+        "step": watch.step,
         "optimizers": settings,
         "batches": batches,
         "random": random,
@@ -75,7 +81,7 @@ def environment() -> dict[str, Any]:
 
 
 def _names(watch: Watch) -> Iterator[tuple[torch.Tensor, str]]:
-    for number, root in enumerate(watch.session.modules.roots()):
+    for number, root in enumerate(watch.recorder.names.roots()):
         for name, parameter in root.named_parameters():
             yield parameter, f"model.{number}.{clean(name)}"
 
@@ -121,6 +127,4 @@ def _random(states: Saved, tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
 
 
 def _storable(tensor: torch.Tensor) -> bool:
-    return (
-        tensor.layout is torch.strided and not tensor.is_quantized and torch._C._has_storage(tensor)
-    )
+    return tensor.layout is torch.strided and not tensor.is_quantized and has_storage(tensor)

@@ -11,10 +11,11 @@ from typing import Generic, TypeVar
 import torch
 
 from whynan.model import HistoryRow
-from whynan.record.backward_sink import HISTORY_ROWS
-from whynan.record.stats import local_of, norms
+from whynan.seam.reading import readable
+from whynan.seam.stats import norms
 from whynan.watching.layers import named
 
+HISTORY_ROWS = 512
 FIRST, EVERY = 5, 50
 MAX_SAMPLES = 200
 MAX_LAYERS = 200
@@ -65,19 +66,19 @@ class History:
     ) -> None:
         """The size of each parameter and of its gradient."""
         chosen = [
-            p
+            (p, weights, gradient)
             for group in optimizer.param_groups
             for p in group["params"]
             if p.grad is not None and p.grad.layout is torch.strided and p.is_floating_point()
+            if (weights := readable(p)) is not None
+            if (gradient := readable(p.grad)) is not None
         ][:MAX_LAYERS]
-        if any(id(p) not in self._names for p in chosen):
+        if any(id(p) not in self._names for p, _, _ in chosen):
             self._names = {id(p): n for n, p in named(roots, [optimizer])}
-        gradients = norms([local_of(p.grad).detach() for p in chosen])
-        weights = norms([local_of(p).detach() for p in chosen])
-        found = zip(gradients, weights, strict=True)
-        names = [self._names[id(p)] for p in chosen]
+        found = zip(norms([g for _, _, g in chosen]), norms([w for _, w, _ in chosen]), strict=True)
+        names = [self._names[id(p)] for p, _, _ in chosen]
         self._layers.add(step, dict(zip(names, found, strict=True)))
-        self._watched = [(local_of(p), _head(local_of(p)).clone()) for p in chosen]
+        self._watched = [(w, _head(w).clone()) for _, w, _ in chosen]
 
     @property
     def is_measuring(self) -> bool:
@@ -132,6 +133,4 @@ class History:
 
 
 def _head(parameter: torch.Tensor) -> torch.Tensor:
-    return (
-        parameter.detach().reshape(-1)[:HEAD] if parameter.is_contiguous() else parameter.detach()
-    )
+    return parameter.reshape(-1)[:HEAD] if parameter.is_contiguous() else parameter

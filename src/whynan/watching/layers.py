@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from whynan.model import LayerSpread
+from whynan.model import HistoryRow, LayerSpread
 from whynan.record.modules import clean
-from whynan.record.stats import local_of
+from whynan.seam.reading import readable
+
+if TYPE_CHECKING:
+    from whynan.watching.watch import Watch
 
 MOST_LAYERS = 50
 MOST_VALUES = 1 << 12  # of one layer, evenly spread
@@ -70,8 +73,10 @@ def _sample(tensor: torch.Tensor | None) -> list[torch.Tensor]:
     """One flat sample, taken without a copy of the whole; none of what cannot be sampled."""
     if tensor is None or tensor.layout is not torch.strided or not tensor.is_floating_point():
         return []
-    values = local_of(tensor).detach()
-    count = 0 if values.is_meta else values.numel()
+    values = readable(tensor)
+    if values is None:
+        return []
+    count = values.numel()
     every = max(1, -(-count // MOST_VALUES))
     span = sum((n - 1) * step for n, step in zip(values.shape, values.stride(), strict=True)) + 1
     if not count or span != count:  # with gaps, or the same value several times
@@ -91,3 +96,18 @@ def _spread(layer: str, kind: Kind, values: torch.Tensor) -> LayerSpread:
         layer=layer, kind=kind, min=low, max=high, sum=float(wide.sum()),
         sum_squares=float(wide.square().sum()), limits=tuple(limits), counts=tuple(counts),
     )  # fmt: skip
+
+
+class LayersOf:
+    """The layers and the history of a watched program, for a board that is drawn meanwhile."""
+
+    def __init__(self, watch: Watch, models: list[torch.nn.Module]) -> None:
+        self._watch = watch
+        self._models = models
+
+    def spreads(self) -> Iterator[LayerSpread]:
+        roots = self._models or self._watch.recorder.names.roots()
+        return spreads(roots, self._watch.optimizers)
+
+    def rows(self) -> tuple[HistoryRow, ...]:
+        return self._watch.recording().history

@@ -23,9 +23,9 @@ from __future__ import annotations
 
 from whynan.diagnosis.makers import divisor_is, larger_eps
 from whynan.diagnosis.naming import right_number, short_call
+from whynan.diagnosis.registry import rule
 from whynan.diagnosis.words import called, origin_label, plural, subject
 from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, number
-from whynan.registry import rule
 
 DIVISORS = {
     "div": ("other",), "floor_divide": ("other",), "remainder": ("other",), "fmod": ("other",),

@@ -19,9 +19,9 @@ When it is fine
 from __future__ import annotations
 
 from whynan.diagnosis.naming import short_call
+from whynan.diagnosis.registry import rule
 from whynan.diagnosis.words import called, origin_label, plural, subject
 from whynan.model import Evidence, Finding, Fix, OpRecord
-from whynan.registry import rule
 
 AVERAGES = (
     "mean", "nanmean", "var", "std", "var_mean", "std_mean", "median", "nanmedian", "mse_loss",

@@ -20,9 +20,9 @@ When it is fine
 from __future__ import annotations
 
 from whynan.diagnosis.naming import short_call
+from whynan.diagnosis.registry import rule
 from whynan.diagnosis.words import at, origin_label, subject
 from whynan.model import Evidence, Finding, Fix, Operand, OpRecord
-from whynan.registry import rule
 
 SOFTMAXES = (
     "_softmax", "_log_softmax", "logsumexp", "_safe_softmax", "_masked_softmax",

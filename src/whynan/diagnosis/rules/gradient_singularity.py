@@ -25,9 +25,9 @@ import math
 
 from whynan.diagnosis.makers import BOUNDS, CHOOSING, DOUBLE_WHERE, forward_of, why_no_gradient
 from whynan.diagnosis.naming import short_call
+from whynan.diagnosis.registry import rule
 from whynan.diagnosis.words import called, origin_label, plural, subject
 from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, number
-from whynan.registry import rule
 
 EDGES = frozenset({"acos", "asin", "acosh", "atanh", "erfinv"})
 POINTWISE = EDGES | {"sqrt", "rsqrt", "log", "log1p", "log2", "div", "pow", "reciprocal", "xlogy"}

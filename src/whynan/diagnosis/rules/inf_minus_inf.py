@@ -23,9 +23,9 @@ from __future__ import annotations
 import math
 
 from whynan.diagnosis.naming import short_call
+from whynan.diagnosis.registry import rule
 from whynan.diagnosis.words import origin_label, spoken, subject
 from whynan.model import Evidence, Finding, Fix, OpRecord, number
-from whynan.registry import rule
 
 SUMS = (
     "add", "sub", "rsub", "sum", "mean", "cumsum", "_softmax", "_log_softmax", "logsumexp", "var",

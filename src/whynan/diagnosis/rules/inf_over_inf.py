@@ -21,9 +21,9 @@ from __future__ import annotations
 import math
 
 from whynan.diagnosis.naming import short_call
+from whynan.diagnosis.registry import rule
 from whynan.diagnosis.words import origin_label, spoken, subject
 from whynan.model import Evidence, Finding, Fix, OpRecord, number
-from whynan.registry import rule
 
 
 @rule("N024", "inf-over-inf", "inf_over_inf", ops=("div", "remainder", "fmod", "atan2"))

@@ -25,9 +25,9 @@ from dataclasses import replace
 
 from whynan.diagnosis.makers import larger_eps, lost_eps, masked_by, rounded_exponential
 from whynan.diagnosis.naming import short_call
+from whynan.diagnosis.registry import rule
 from whynan.diagnosis.words import at, called, origin_label, plural, subject
 from whynan.model import MATMULS, Evidence, Finding, Fix, Operand, OpRecord, number
-from whynan.registry import rule
 
 LOGS = (
     "log",

@@ -20,9 +20,9 @@ When it is fine
 
 from __future__ import annotations
 
+from whynan.diagnosis.registry import rule
 from whynan.diagnosis.words import origin_label, subject
 from whynan.model import Evidence, Finding, Fix, OpRecord, number
-from whynan.registry import rule
 
 
 @rule("N042", "nan-literal", "nan_literal", kinds=("literal",))

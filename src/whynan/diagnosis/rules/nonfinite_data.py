@@ -25,9 +25,9 @@ from collections.abc import Mapping
 
 from whynan.diagnosis.circumstances import loaded_state
 from whynan.diagnosis.naming import short_call
+from whynan.diagnosis.registry import rule
 from whynan.diagnosis.words import at, bad_values, origin_label, subject
 from whynan.model import Evidence, Finding, Fix, OpRecord, Scalar, number
-from whynan.registry import rule
 
 CLEAN_DATA = Fix(
     kind="clean_data",
@@ -53,7 +53,7 @@ def nonfinite_data(op: OpRecord, evidence: Evidence) -> Finding | None:
         return _number(op, evidence)
     value = op.inputs[0] if op.inputs else None
     source = (value.source if value else None) or "data"
-    held = source.startswith(("parameter", "buffer"))
+    held = source.startswith(("parameter", "buffer", "gradient"))
     loaded = loaded_state(evidence)
     if held:
         what = f"{source} was non-finite before anything was recorded"

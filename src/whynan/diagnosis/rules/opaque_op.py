@@ -21,9 +21,9 @@ When it is fine
 from __future__ import annotations
 
 from whynan.diagnosis.naming import short_call
+from whynan.diagnosis.registry import rule
 from whynan.diagnosis.words import origin_label, spoken, subject
 from whynan.model import Evidence, Finding, Fix, OpRecord
-from whynan.registry import rule
 
 TORCH = ("aten", "prims")
 OUT_OF_PLACE = Fix(kind="out_of_place", title="write it without the `_`, not in place: then its operands are shown")  # fmt: skip

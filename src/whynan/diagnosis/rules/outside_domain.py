@@ -21,9 +21,9 @@ When it is fine
 from __future__ import annotations
 
 from whynan.diagnosis.naming import short_call
+from whynan.diagnosis.registry import rule
 from whynan.diagnosis.words import called, origin_label, subject
 from whynan.model import Evidence, Finding, Fix, OpRecord, number
-from whynan.registry import rule
 
 DOMAINS = {
     "acos": "[-1, 1]", "asin": "[-1, 1]", "atanh": "(-1, 1)", "erfinv": "(-1, 1)",

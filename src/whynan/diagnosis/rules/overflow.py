@@ -29,9 +29,9 @@ from whynan.diagnosis.makers import (
     vanishing_divisor,
 )
 from whynan.diagnosis.naming import call_of, short_call
+from whynan.diagnosis.registry import rule
 from whynan.diagnosis.words import dtype_max, origin_label, spoken, subject
 from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, dotted, number
-from whynan.registry import rule
 
 SINGULAR = frozenset({"div", "reciprocal", "rsqrt", "log", "pow"})
 LOGARITHMS = frozenset({"log", "log2", "log10", "log1p"})  # of finite numbers they are never large

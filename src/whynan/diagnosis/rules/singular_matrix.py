@@ -20,9 +20,9 @@ When it is fine
 from __future__ import annotations
 
 from whynan.diagnosis.naming import short_call
+from whynan.diagnosis.registry import rule
 from whynan.diagnosis.words import called, origin_label, subject
 from whynan.model import Evidence, Finding, Fix, OpRecord, dotted
-from whynan.registry import rule
 
 WORDS = (
     "linalg",

@@ -21,9 +21,9 @@ from __future__ import annotations
 
 from whynan.diagnosis.makers import DOUBLE_WHERE, dropped_too_late
 from whynan.diagnosis.naming import short_call
+from whynan.diagnosis.registry import rule
 from whynan.diagnosis.words import called, origin_label, plural, subject
 from whynan.model import MATMULS, Evidence, Finding, Fix, Operand, OpRecord, number
-from whynan.registry import rule
 
 CDIST = Fix(kind="stable_form", title="use a form without the subtraction, for distances `torch.cdist`")  # fmt: skip
 VAR = Fix(kind="stable_form", title="use a form without the subtraction, for a variance `x.var(correction=0)`")  # fmt: skip

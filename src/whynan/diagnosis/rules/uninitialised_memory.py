@@ -24,9 +24,9 @@ from __future__ import annotations
 import os
 
 from whynan.diagnosis.naming import short_call
+from whynan.diagnosis.registry import rule
 from whynan.diagnosis.words import origin_label, subject
 from whynan.model import Evidence, Finding, Fix, Operand, OpRecord
-from whynan.registry import rule
 
 
 @rule("N041", "uninitialised-memory", "uninitialised_memory", kinds=("uninitialised",))

@@ -22,9 +22,9 @@ When it is fine
 
 from __future__ import annotations
 
+from whynan.diagnosis.registry import rule
 from whynan.diagnosis.words import subject
 from whynan.model import Evidence, Finding, Fix, OpRecord
-from whynan.registry import rule
 
 
 @rule("N091", "unseen-origin", "opaque", kinds=("unseen",))

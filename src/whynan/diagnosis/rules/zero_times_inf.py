@@ -22,9 +22,9 @@ from __future__ import annotations
 import math
 
 from whynan.diagnosis.naming import short_call
+from whynan.diagnosis.registry import rule
 from whynan.diagnosis.words import called, origin_label, plural, subject
 from whynan.model import MATMULS, Evidence, Finding, Fix, OpRecord
-from whynan.registry import rule
 
 PRODUCTS = (
     "mul",

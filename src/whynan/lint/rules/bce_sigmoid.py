@@ -22,9 +22,9 @@ from __future__ import annotations
 
 import ast
 
-from whynan.lint.finding import Edit, Match, hit
+from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
-from whynan.lint.rewrite import function, text
+from whynan.lint.rewrite import call
 from whynan.lint.table import pattern
 from whynan.lint.terms import Term, strip
 
@@ -41,17 +41,13 @@ def bce_sigmoid(term: Term, here: Walker) -> Match | None:
     if term.form == "call" and term.args[0] is sigmoid and sigmoid.form in ("call", "method"):
         node = term.node
         assert isinstance(node, ast.Call)
-        name, needs = function("torch.nn.functional.binary_cross_entropy_with_logits", here)
         rest = [here.source.segment(a) for a in node.args[1:]]
-        rest += [
-            f"{k.arg}={here.source.segment(k.value)}" for k in node.keywords if k.arg != "input"
-        ]
-        if node.args and all(k.arg for k in node.keywords):
-            edit = Edit(
-                node=node,
-                text=f"{name}({', '.join([text(sigmoid.args[0], here), *rest])})",
-                needs=needs,
-            )
+        rest += [f"{k.arg}={here.source.segment(k.value)}" for k in node.keywords]
+        if node.args and all(k.arg for k in node.keywords) and sigmoid.kind == "tensor":
+            edit = call(
+                term, here, "torch.nn.functional.binary_cross_entropy_with_logits", sigmoid.args[0],
+                *rest, uses=[*term.args[1:], *term.kw.values()],
+            )  # fmt: skip
     return hit(
         term,
         "binary cross entropy of a sigmoid has gradient 0 from a logit of 17 on (bfloat16: 7)",

@@ -44,6 +44,7 @@ def cosine_hand(term: Term, here: Walker) -> Match | None:
         term,
         "a dot product over two lengths is 0 / 0 = NaN when one vector is zero",
         "F.cosine_similarity(a, b, dim) has an eps",
+        elsewhere="keep the product of the lengths above 0: add a small eps to it",
     )
 
 

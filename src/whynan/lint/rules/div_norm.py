@@ -22,7 +22,7 @@ from __future__ import annotations
 from whynan.lint.facts import guarded_divisor, is_generic, says
 from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
-from whynan.lint.rewrite import call, option
+from whynan.lint.rewrite import call
 from whynan.lint.table import pattern
 from whynan.lint.terms import Term, resolve, same_values, strip
 
@@ -48,6 +48,11 @@ def div_norm(term: Term, here: Walker) -> Match | None:
     direct = resolve(term.args[1]) is norm
     kept = isinstance(norm.const("dim"), int) and norm.const("keepdim") is True
     if direct and euclidean and kept and not here.half and term.kind == "tensor":
-        edit = call(term, here, "torch.nn.functional.normalize", [x], option("dim", dim, here))
-    better = "add a small eps to the length" if term.kind == "array" else "F.normalize(x, dim) leaves a zero vector at 0"  # fmt: skip
-    return hit(term, "`x / x.norm()` is 0 / 0 = NaN for a zero vector", better, edit=edit)
+        edit = call(term, here, "torch.nn.functional.normalize", x, dim=dim)
+    return hit(
+        term,
+        "`x / x.norm()` is 0 / 0 = NaN for a zero vector",
+        "F.normalize(x, dim) leaves a zero vector at 0",
+        elsewhere="add a small eps to the length",
+        edit=edit,
+    )

@@ -46,4 +46,5 @@ def div_std(term: Term, here: Walker) -> Match | None:
         term,
         "dividing by `std` gives NaN for a constant input or a single element",
         "add an eps of at least 1e-5 to the deviation, and use correction=0 for small batches",
+        elsewhere="add an eps of at least 1e-5 to the deviation",
     )

@@ -41,6 +41,7 @@ def div_sum(term: Term, here: Walker) -> Match | None:
         term,
         f"`w / w.sum()` is 0 / 0 = NaN when every weight is 0{evidence and ', and ' + evidence}",
         "keep the sum above 0: w.sum(...).clamp(min=1e-12)",
+        elsewhere="keep the sum above 0: maximum(w.sum(...), 1e-12)",
         weak=not evidence,
     )
 

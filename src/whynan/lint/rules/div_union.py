@@ -51,6 +51,7 @@ def div_union(term: Term, here: Walker) -> Match | None:
         term,
         "overlap divided by size is 0 / 0 = NaN when both masks are empty",
         "add the same small number above and below, or clamp the divisor",
+        elsewhere="add the same small number above and below",
     )
 
 

@@ -20,9 +20,9 @@ from __future__ import annotations
 
 import re
 
-from whynan.lint.finding import Edit, Match, hit
+from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
-from whynan.lint.rewrite import function, movable, text
+from whynan.lint.rewrite import call
 from whynan.lint.table import pattern
 from whynan.lint.terms import Term, number_of
 
@@ -46,10 +46,8 @@ def expm1(term: Term, here: Walker) -> Match | None:
             return None
         library = e.lib or {"tensor": "torch", "array": "numpy"}.get(term.kind, "")
         edit = None
-        if library and movable(e.args[0], term, here):
-            name, needs = function(f"{library}.expm1", here)
-            call = f"{name}({text(e.args[0], here)})"
-            edit = Edit(node=term.node, text=f"(-{call})" if sign else call, needs=needs)
+        if library:
+            edit = call(term, here, f"{library}.expm1", e.args[0], shape=f"{sign}{{}}")
         return hit(
             term,
             f"`{'1 - exp(x)' if sign else 'exp(x) - 1'}` loses its digits for small x: 0 at 1e-8",

@@ -21,9 +21,9 @@ When it is fine
 from __future__ import annotations
 
 from whynan.lint.facts import never_zero
-from whynan.lint.finding import Edit, Match, hit
+from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
-from whynan.lint.rewrite import function, text
+from whynan.lint.rewrite import call, text
 from whynan.lint.table import pattern
 from whynan.lint.terms import Term, resolve, strip
 
@@ -43,8 +43,7 @@ def gumbel_log_log(term: Term, here: Walker) -> Match | None:
         resolve(term.args[0]) is negative and log.args[0] is u and len(u.args) == 1 and not u.kw
     )
     if inline and spelled.endswith("rand_like"):
-        name, needs = function("torch.empty_like", here)
-        edit = Edit(node=term.node, text=f"{name}({text(u.args[0], here)}).exponential_().log()", needs=needs)  # fmt: skip
+        edit = call(term, here, "torch.empty_like", u.args[0], shape="{}.exponential_().log()")
     return hit(
         term,
         "`-log(-log(u))` is -inf when u is exactly 0: rare in float32, 1 draw in 512 in bfloat16",

@@ -25,9 +25,9 @@ from __future__ import annotations
 import math
 
 from whynan.lint.facts import is_mask
-from whynan.lint.finding import Edit, Match, hit
+from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
-from whynan.lint.rewrite import function, text
+from whynan.lint.rewrite import call, text
 from whynan.lint.table import pattern
 from whynan.lint.terms import Term, number_of, walk_through
 
@@ -45,8 +45,8 @@ def half_mask_literal(term: Term, here: Walker) -> Match | None:
         if any(t.op in ("float", "double") for t in walk_through(x)):
             return None
         if x.op == "name" and value is not None and term.form == "method":
-            name, needs = function("torch.finfo", here)
-            edit = Edit(node=value.node, text=f"{name}({text(x, here)}.dtype).min", needs=needs)
+            dtype = f"{text(x, here)}.dtype"
+            edit = call(term, here, "torch.finfo", dtype, uses=[x], shape="{}.min", instead=value)
     else:
         factors = term.args if len(term.args) == 2 else ()
         found = [a for a in factors if number_of(a) is not None and any(map(is_mask, factors))]

@@ -23,7 +23,7 @@ import math
 from whynan.lint.facts import is_mask, one_minus
 from whynan.lint.finding import Edit, Match, hit
 from whynan.lint.flow import Walker
-from whynan.lint.rewrite import operand, text
+from whynan.lint.rewrite import call, operand, text
 from whynan.lint.table import pattern
 from whynan.lint.terms import Term, number_of, strip
 
@@ -34,15 +34,19 @@ def inf_times_mask(term: Term, here: Walker) -> Match | None:
         mask = _masked(term)
         if mask is None:
             return None
-        return _match(term, f'scores.masked_fill({_hidden(mask, here)}, float("-inf"))')
+        return _match(term, "scores", _hidden(mask, here), 'float("-inf")')
     for scores, bias in (term.args, term.args[::-1]) if len(term.args) == 2 else ():
         mask = _masked(bias) if bias.op == "mul" else None
         if mask is None or scores.kind in ("scalar", "array"):
             continue
-        infinity = next(text(a, here) for a in bias.args if _infinite(a))
-        instead = f"{operand(scores, here)}.masked_fill({_hidden(mask, here)}, {infinity})"
-        edit = Edit(node=term.node, text=instead) if term.form == "operator" else None
-        return _match(term, instead, edit, (bias,))
+        infinite = next(a for a in bias.args if _infinite(a))
+        hidden, infinity = _hidden(mask, here), text(infinite, here)
+        edit = None
+        if term.form == "operator":
+            # Both sides of the sum may be the wider one, which `masked_fill` does not allow.
+            used = [mask, infinite]
+            edit = call(term, here, "torch.where", hidden, infinity, scores, uses=used)
+        return _match(term, operand(scores, here), hidden, infinity, edit, (bias,))
     return None
 
 
@@ -53,12 +57,14 @@ def _hidden(mask: Term, here: Walker) -> str:
 
 
 def _match(
-    term: Term, instead: str, edit: Edit | None = None, covers: tuple[Term, ...] = ()
-) -> Match:
+    term: Term, scores: str, hidden: str, infinity: str,
+    edit: Edit | None = None, covers: tuple[Term, ...] = (),
+) -> Match:  # fmt: skip
     return hit(
         term,
         "a mask times infinity is NaN wherever the mask is 0",
-        instead,
+        f"{scores}.masked_fill({hidden}, {infinity})",
+        elsewhere=f"where({hidden}, {infinity}, {scores})",
         edit=edit,
         covers=covers,
     )

@@ -53,5 +53,5 @@ def inv_matmul(term: Term, here: Walker) -> Match | None:
         term,
         "`inverse(A) @ b` loses twice the digits of `solve`, all of them when A is nearly singular",
         f"{'np' if array else 'torch'}.linalg.solve(A, b)",
-        edit=call(term, here, name, [inverse.args[0], b]) if matrix else None,
+        edit=call(term, here, name, inverse.args[0], b) if matrix else None,
     )

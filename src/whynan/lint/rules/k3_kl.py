@@ -19,9 +19,9 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.lint.finding import Edit, Match, hit
+from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
-from whynan.lint.rewrite import function, movable, operand, text
+from whynan.lint.rewrite import call, operand
 from whynan.lint.table import pattern
 from whynan.lint.terms import Term, number_of, resolve, same_values, strip
 
@@ -41,11 +41,9 @@ def k3_kl(term: Term, here: Walker) -> Match | None:
     if not same_values(d, rest[0]):
         return None
     edit = None
-    if term.kind == "tensor" and movable(d, term, here) and resolve(inner.args[0]) is exp:
-        name, needs = function("torch.expm1", here)
-        edit = Edit(
-            node=term.node, text=f"({name}({text(d, here)}) - {operand(d, here)})", needs=needs
-        )
+    if term.kind == "tensor" and resolve(inner.args[0]) is exp:
+        again = operand(d, here).replace("{", "{{").replace("}", "}}")
+        edit = call(term, here, "torch.expm1", d, uses=[rest[0]], shape=f"{{}} - {again}")
     return hit(
         term,
         "`exp(d) - d - 1` cancels for small d: at 1e-4 it is 0, not 5e-9",

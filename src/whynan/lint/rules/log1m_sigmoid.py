@@ -20,9 +20,9 @@ When it is fine
 from __future__ import annotations
 
 from whynan.lint.facts import has_gradient, known_small, one_minus, small_eps_added
-from whynan.lint.finding import Edit, Match, hit
+from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
-from whynan.lint.rewrite import function, movable, negated
+from whynan.lint.rewrite import call, negated
 from whynan.lint.table import pattern
 from whynan.lint.terms import Term, resolve, strip
 
@@ -48,9 +48,8 @@ def log1m_sigmoid(term: Term, here: Walker) -> Match | None:
     edit = None
     x = sigmoid.args[0]
     direct = resolve(rest) is sigmoid and sigmoid.form in ("call", "method")
-    if direct and movable(x, term, here):
-        name, needs = function("torch.nn.functional.logsigmoid", here)
-        edit = Edit(node=term.node, text=f"{name}({negated(x, here)})", needs=needs)
+    if direct:
+        edit = call(term, here, "torch.nn.functional.logsigmoid", negated(x, here), uses=[x])
     return hit(
         term,
         "`log(1 - sigmoid(x))`: the added eps stops the gradient above about 18"

@@ -21,9 +21,9 @@ from __future__ import annotations
 import re
 
 from whynan.lint.facts import is_eps, one_minus, one_plus, says
-from whynan.lint.finding import Edit, Match, hit
+from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
-from whynan.lint.rewrite import function, movable, negated, text
+from whynan.lint.rewrite import call, negated, text
 from whynan.lint.table import pattern
 from whynan.lint.terms import Term, strip
 
@@ -46,10 +46,9 @@ def log1p(term: Term, here: Walker) -> Match | None:
         return None
     library = term.lib or {"tensor": "torch", "array": "numpy"}.get(term.kind, "")
     edit = None
-    if library and movable(x, term, here):
-        name, needs = function(f"{library}.log1p", here)
+    if library:
         inside = negated(x, here) if minus is not None else text(x, here)
-        edit = Edit(node=term.node, text=f"{name}({inside})", needs=needs)
+        edit = call(term, here, f"{library}.log1p", inside, uses=[x])
     sign = "-" if minus is not None else ""
     return hit(
         term,

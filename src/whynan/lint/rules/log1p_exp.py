@@ -20,9 +20,9 @@ When it is fine
 from __future__ import annotations
 
 from whynan.lint.facts import bounded_above, one_plus, tested
-from whynan.lint.finding import Edit, Match, hit
+from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
-from whynan.lint.rewrite import call, function, movable, text
+from whynan.lint.rewrite import call
 from whynan.lint.table import pattern
 from whynan.lint.terms import Term, resolve, strip
 
@@ -40,11 +40,10 @@ def log1p_exp(term: Term, here: Walker) -> Match | None:
         return None
     edit = None
     if resolve(inner) is exp:
-        if term.lib == "numpy" and movable(x, term, here):
-            name, needs = function("numpy.logaddexp", here)
-            edit = Edit(node=term.node, text=f"{name}(0, {text(x, here)})", needs=needs)
+        if term.lib == "numpy":
+            edit = call(term, here, "numpy.logaddexp", "0", x)
         elif term.lib != "math" and exp.lib != "math":
-            edit = call(term, here, "torch.nn.functional.softplus", [x])
+            edit = call(term, here, "torch.nn.functional.softplus", x)
     better = "np.logaddexp(0, x)" if term.lib == "numpy" else "F.softplus(x)"
     return hit(
         term,

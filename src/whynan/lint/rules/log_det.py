@@ -19,9 +19,9 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.lint.finding import Edit, Match, hit
+from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
-from whynan.lint.rewrite import function, movable, text
+from whynan.lint.rewrite import call
 from whynan.lint.table import pattern
 from whynan.lint.terms import Term, resolve, strip
 
@@ -39,14 +39,10 @@ def log_det(term: Term, here: Walker) -> Match | None:
     matrix = det.args[0]
     edit = None
     direct = resolve(term.args[0]) is inner and (not absolute or resolve(inner.args[0]) is det)
-    if direct and movable(matrix, term, here):
-        whole = "numpy.linalg.slogdet" if array else "torch.linalg.slogdet" if absolute else "torch.logdet"  # fmt: skip
-        name, needs = function(whole, here)
-        more = "[1]" if whole.endswith("slogdet") else ""
-        if (
-            absolute or not array
-        ):  # slogdet drops the sign, which a bare log would have shown as NaN
-            edit = Edit(node=term.node, text=f"{name}({text(matrix, here)}){more}", needs=needs)
+    # slogdet drops the sign, which a bare log would have shown as NaN
+    if direct and (absolute or not array):
+        name = "numpy.linalg.slogdet" if array else "torch.linalg.slogdet" if absolute else "torch.logdet"  # fmt: skip
+        edit = call(term, here, name, matrix, shape="{}[1]" if absolute else "{}")
     better = "np.linalg.slogdet(A)[1]" if array else "torch.linalg.slogdet(A)[1]" if absolute else "torch.logdet(A)"  # fmt: skip
     return hit(
         term,

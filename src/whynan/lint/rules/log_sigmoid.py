@@ -38,7 +38,7 @@ def log_sigmoid(term: Term, here: Walker) -> Match | None:
     if eps and not has_gradient(term, here):
         return None
     direct = resolve(inner) is sigmoid and sigmoid.form in ("call", "method")
-    edit = call(term, here, "torch.nn.functional.logsigmoid", [sigmoid.args[0]]) if direct else None
+    edit = call(term, here, "torch.nn.functional.logsigmoid", sigmoid.args[0]) if direct else None
     message = (
         "`log` of a sigmoid: the added eps stops the gradient below about -18"
         if eps

@@ -23,7 +23,7 @@ from __future__ import annotations
 from whynan.lint.facts import has_gradient, known_small, small_eps_added
 from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
-from whynan.lint.rewrite import call, option
+from whynan.lint.rewrite import call
 from whynan.lint.table import pattern
 from whynan.lint.terms import Term, resolve, strip
 
@@ -40,14 +40,8 @@ def log_softmax(term: Term, here: Walker) -> Match | None:
     # A gather or an index between the two would be lost by rewriting the logarithm alone.
     direct = resolve(inner) is softmax and softmax.form in ("call", "method")
     edit = None
-    if dim is not None and direct and set(softmax.kw) <= {"dim"} and len(softmax.args) <= 2:
-        edit = call(
-            term,
-            here,
-            "torch.nn.functional.log_softmax",
-            [softmax.args[0]],
-            option("dim", dim, here),
-        )
+    if dim is not None and direct:
+        edit = call(term, here, "torch.nn.functional.log_softmax", softmax.args[0], dim=dim)
     symptom = (
         ": the added eps bounds the value, and the gradient dies where it matters most"
         if eps

@@ -47,7 +47,7 @@ def logit_hand(term: Term, here: Walker) -> Match | None:
         return None  # which of them are inside (0, 1) is looked at separately
     edit = None
     if term.kind == "tensor" and resolve(term.args[0]) is quotient:
-        edit = call(term, here, "torch.logit", [p])
+        edit = call(term, here, "torch.logit", p)
     return hit(
         term,
         "`log(p / (1 - p))` has a NaN gradient at p = 0 and p = 1",

@@ -22,7 +22,7 @@ from __future__ import annotations
 from whynan.lint.facts import bounded_above, small_eps_added
 from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
-from whynan.lint.rewrite import call, option
+from whynan.lint.rewrite import call
 from whynan.lint.table import pattern
 from whynan.lint.terms import Term, resolve, strip
 
@@ -41,11 +41,9 @@ def logsumexp_hand(term: Term, here: Walker) -> Match | None:
     dim = total.get("dim")
     direct = resolve(inner) is total and resolve(total.args[0]) is exp and not eps
     edit = None
-    if direct and dim is not None and term.kind == "tensor" and set(total.kw) <= {"dim", "keepdim"}:
-        edit = call(
-            term, here, "torch.logsumexp", [exp.args[0]],
-            option("dim", dim, here), option("keepdim", total.get("keepdim"), here),
-        )  # fmt: skip
+    if direct and dim is not None and term.kind == "tensor":
+        keepdim = total.get("keepdim")
+        edit = call(term, here, "torch.logsumexp", exp.args[0], dim=dim, keepdim=keepdim)
     better = "subtract the maximum first, as scipy.special.logsumexp does" if term.lib == "numpy" else "torch.logsumexp(x, dim)"  # fmt: skip
     return hit(
         term,

@@ -24,7 +24,7 @@ from __future__ import annotations
 from whynan.lint.facts import guarded_divisor, is_binary, is_mask
 from whynan.lint.finding import Edit, Match, hit
 from whynan.lint.flow import Walker
-from whynan.lint.rewrite import function, operand
+from whynan.lint.rewrite import call, operand
 from whynan.lint.table import pattern
 from whynan.lint.terms import Term, same_values, strip
 
@@ -48,17 +48,21 @@ def masked_mean(term: Term, here: Walker) -> Match | None:
             "a mean over a mask is 0 / 0 = NaN when the mask selects nothing",
             "divide by mask.sum().clamp(min=1) if the mask is 0 or 1 everywhere; weights can sum to "
             "less than 1 and need a smaller bound, such as clamp(min=1e-6)",
+            elsewhere="divide by maximum(mask.sum(), 1) if the mask is 0 or 1 everywhere; weights can "
+            "sum to less than 1 and need a smaller bound, such as 1e-6",
         )
     edit = None
+    count = term.args[1]
     if term.kind == "tensor" or (term.kind == "?" and bottom.form == "method"):
-        edit = Edit(node=term.args[1].node, text=f"{operand(term.args[1], here)}.clamp(min=1)")
+        bounded = f"{operand(count, here)}.clamp(min=1)"
+        edit = Edit(node=count.node, text=bounded, library="torch")
     elif term.kind == "array":
-        name, needs = function("numpy.maximum", here)
-        edit = Edit(node=term.args[1].node, text=f"{name}({here.source.segment(term.args[1].node)}, 1)", needs=needs)  # fmt: skip
+        edit = call(term, here, "numpy.maximum", count, "1", instead=count)
     return hit(
         term,
         "a mean over a mask is 0 / 0 = NaN when the mask selects nothing",
         "divide by mask.sum().clamp(min=1): an empty mask then gives 0",
+        elsewhere="divide by maximum(mask.sum(), 1): an empty mask then gives 0",
         edit=edit,
     )
 

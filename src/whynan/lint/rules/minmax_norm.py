@@ -46,6 +46,7 @@ def minmax_norm(term: Term, here: Walker) -> Match | None:
         term,
         "scaling by `max - min` is 0 / 0 = NaN for a constant input",
         "keep the range above 0: (x.max() - x.min()).clamp(min=1e-12)",
+        elsewhere="keep the range above 0: maximum(x.max() - x.min(), 1e-12)",
     )
 
 

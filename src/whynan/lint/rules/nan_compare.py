@@ -19,9 +19,9 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.lint.finding import Edit, Match, hit
+from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
-from whynan.lint.rewrite import function, text
+from whynan.lint.rewrite import call
 from whynan.lint.table import pattern
 from whynan.lint.terms import Term, resolve
 
@@ -37,16 +37,14 @@ def nan_compare(term: Term, here: Walker) -> Match | None:
         edit = None
         library = {"tensor": "torch", "array": "numpy"}.get(x.kind)
         if library:
-            name, needs = function(f"{library}.isnan", here)
-            call = f"{name}({text(x, here)})"
-            edit = Edit(
-                node=term.node, text=call if term.value == "Eq" else f"(~{call})", needs=needs
-            )
+            shape = "{}" if term.value == "Eq" else "~{}"
+            edit = call(term, here, f"{library}.isnan", x, shape=shape)
         always = "False" if term.value == "Eq" else "True"
         return hit(
             term,
             f"a comparison with NaN is always {always}",
             "torch.isnan(x) for tensors, math.isnan(x) for numbers",
+            elsewhere="isnan(x) says whether x is NaN",
             edit=edit,
         )
     return None

@@ -22,9 +22,9 @@ from __future__ import annotations
 
 import ast
 
-from whynan.lint.finding import Edit, Match, hit
+from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
-from whynan.lint.rewrite import function, text
+from whynan.lint.rewrite import call
 from whynan.lint.table import pattern
 from whynan.lint.terms import Term, strip
 
@@ -50,15 +50,13 @@ def nll_softmax(term: Term, here: Walker) -> Match | None:
     )
     # cross_entropy takes its classes in dimension 1, softmax wherever it is told.
     if inline and term.form == "call" and softmax.const("dim") == 1 and isinstance(node, ast.Call):
-        name, needs = function("torch.nn.functional.cross_entropy", here)
         rest = [here.source.segment(a) for a in node.args[1:]]
         rest += [f"{k.arg}={here.source.segment(k.value)}" for k in node.keywords]
         if len(node.args) <= 2 and node.args and all(k.arg for k in node.keywords):
-            edit = Edit(
-                node=node,
-                text=f"{name}({', '.join([text(softmax.args[0], here), *rest])})",
-                needs=needs,
-            )
+            edit = call(
+                term, here, "torch.nn.functional.cross_entropy", softmax.args[0], *rest,
+                uses=[*term.args[1:], *term.kw.values(), *softmax.args[1:], *softmax.kw.values()],
+            )  # fmt: skip
     return hit(
         term,
         "`nll_loss(log(softmax(x)))` is inf once two logits differ by 104 (18 in float16)",

@@ -38,7 +38,7 @@ def sigmoid_hand(term: Term, here: Walker) -> Match | None:
             "tanh from exponentials is inf / inf = NaN from |x| = 89 on (float16: 11)",
             f"{name.replace('numpy', 'np')}(x)",
             severity="error",
-            edit=call(term, here, name, [found]) if term.kind in ("tensor", "array") else None,
+            edit=call(term, here, name, found) if term.kind in ("tensor", "array") else None,
         )
     bottom = one_plus(term.args[-1]) if term.args else None
     exp = strip(bottom) if bottom is not None else None
@@ -58,7 +58,7 @@ def sigmoid_hand(term: Term, here: Walker) -> Match | None:
         term,
         f"{word} from `exp(-x)` has a NaN gradient below x = -89 (float16: -11)",
         f"{name.replace('torch.nn.functional', 'F')}(x)",
-        edit=call(term, here, name, [x]),
+        edit=call(term, here, name, x),
     )
 
 

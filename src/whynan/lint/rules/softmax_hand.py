@@ -22,7 +22,7 @@ from __future__ import annotations
 from whynan.lint.facts import bounded_above
 from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
-from whynan.lint.rewrite import call, option
+from whynan.lint.rewrite import call
 from whynan.lint.table import pattern
 from whynan.lint.terms import Term, resolve, same_values, strip
 
@@ -41,7 +41,7 @@ def softmax_hand(term: Term, here: Walker) -> Match | None:
     aligned = keep is True or (dim is not None and total.const("dim") == 0)
     direct = resolve(term.args[0]) is exp and resolve(term.args[1]) is total
     if direct and aligned and dim is not None and term.kind == "tensor":
-        edit = call(term, here, "torch.softmax", [exp.args[0]], option("dim", dim, here))
+        edit = call(term, here, "torch.softmax", exp.args[0], dim=dim)
     better = "subtract x.max() first" if term.kind == "array" else "torch.softmax(x, dim)"
     return hit(
         term,

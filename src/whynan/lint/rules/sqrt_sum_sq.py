@@ -22,7 +22,7 @@ from __future__ import annotations
 from whynan.lint.facts import has_gradient, is_generic, is_square, says, tested
 from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
-from whynan.lint.rewrite import call, option
+from whynan.lint.rewrite import call
 from whynan.lint.table import pattern
 from whynan.lint.terms import Term, resolve, strip
 
@@ -44,10 +44,10 @@ def sqrt_sum_sq(term: Term, here: Walker) -> Match | None:
     edit = None
     square = resolve(total.args[0])
     direct = resolve(term.args[0]) is total and is_square(square) is x and square.form
-    if direct and set(total.kw) <= {"dim", "keepdim"}:
+    if direct:
         edit = call(
-            term, here, "torch.linalg.vector_norm", [x],
-            option("dim", total.get("dim"), here), option("keepdim", total.get("keepdim"), here),
+            term, here, "torch.linalg.vector_norm", x,
+            dim=total.get("dim"), keepdim=total.get("keepdim"),
         )  # fmt: skip
     return hit(
         term,

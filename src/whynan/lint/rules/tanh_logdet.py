@@ -21,9 +21,9 @@ When it is fine
 from __future__ import annotations
 
 from whynan.lint.facts import is_square, one_minus, small_eps_added
-from whynan.lint.finding import Edit, Match, hit
+from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
-from whynan.lint.rewrite import function, movable, operand
+from whynan.lint.rewrite import call, operand
 from whynan.lint.table import pattern
 from whynan.lint.terms import Term, resolve, strip
 
@@ -45,12 +45,12 @@ def tanh_logdet(term: Term, here: Walker) -> Match | None:
     x = tanh.args[0]
     edit = None
     simple = strip(x).op in ("param", "name") or x.op == "name"
-    if simple and resolve(base) is tanh and movable(x, term, here) and term.kind == "tensor":
-        name, needs = function("torch.nn.functional.softplus", here)
+    if simple and resolve(base) is tanh and term.kind == "tensor":
         u = operand(x, here)
-        edit = Edit(
-            node=term.node, text=f"(2 * (0.6931471805599453 - {u} - {name}(-2 * {u})))", needs=needs
-        )
+        edit = call(
+            term, here, "torch.nn.functional.softplus", f"-2 * {u}", uses=[x],
+            shape=f"2 * (0.6931471805599453 - {u} - {{}})",
+        )  # fmt: skip
     return hit(
         term,
         "`log(1 - tanh(x)**2)` is -inf with a NaN gradient from |x| = 9 on; an eps only kills the gradient",

@@ -20,9 +20,9 @@ When it is fine
 from __future__ import annotations
 
 from whynan.lint.facts import is_square
-from whynan.lint.finding import Edit, Match, hit
+from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
-from whynan.lint.rewrite import function, movable, option, text
+from whynan.lint.rewrite import call
 from whynan.lint.table import pattern
 from whynan.lint.terms import Term, resolve, same, same_values, strip
 
@@ -48,19 +48,15 @@ def var_two_moment(term: Term, here: Walker) -> Match | None:
     dim, keep = first.get("dim"), first.get("keepdim")
     aligned = _equal(dim, second.get("dim")) and _equal(keep, second.get("keepdim"))
     direct = resolve(term.args[0]) is first and mean is not None and resolve(mean) is second
-    if aligned and direct and movable(x, term, here) and term.kind in ("tensor", "array"):
-        # `x * x` and `x**2` of integers stay integers; var of them does not exist.
-        options = [option("dim", dim, here), "correction=0", option("keepdim", keep, here)]
-        name, needs = function("torch.var", here)
-        if term.kind == "array":
-            name, needs = function("numpy.var", here)
-            options = [option("axis", dim, here), option("keepdims", keep, here)]
-        inside = ", ".join([text(x, here), *(o for o in options if o)])
-        edit = Edit(node=term.node, text=f"{name}({inside})", needs=needs)
+    if aligned and direct and term.kind == "tensor":
+        edit = call(term, here, "torch.var", x, "correction=0", dim=dim, keepdim=keep)
+    elif aligned and direct and term.kind == "array":
+        edit = call(term, here, "numpy.var", x, axis=dim, keepdims=keep)
     return hit(
         term,
         "`mean(x**2) - mean(x)**2` cancels: negative for values near 10000 that differ by 0.1",
         "x.var(dim, correction=0) subtracts the mean first",
+        elsewhere="var(x) subtracts the mean first",
         edit=edit,
     )
 

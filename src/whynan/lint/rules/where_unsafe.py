@@ -23,9 +23,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from whynan.lint.facts import bounded_above, has_gradient, never_zero, no_slope, says
-from whynan.lint.finding import Edit, Match, hit
+from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
-from whynan.lint.rewrite import function, inside, movable, text
+from whynan.lint.rewrite import call, inside, repeatable
 from whynan.lint.table import pattern
 from whynan.lint.terms import Term, number_of, resolve, same, strip
 
@@ -56,16 +56,12 @@ def where_unsafe(term: Term, here: Walker) -> Match | None:
                 and risky.op != "exp"
                 and inside(risky, term)
                 and inside(condition, term)
-                and movable(condition, term, here)
+                and repeatable(condition)
             ):
-                name, needs = function("torch.where", here)
-                parts = [text(operand, here), harmless]
-                parts = parts if branch == 1 else parts[::-1]
-                edit = Edit(
-                    node=operand.node,
-                    text=f"{name}({text(condition, here)}, {', '.join(parts)})",
-                    needs=needs,
-                )
+                # A whole number leaves the dtype as it is, whatever that is.
+                number = str(int(float(harmless)))
+                parts = (operand, number) if branch == 1 else (number, operand)
+                edit = call(term, here, "torch.where", condition, *parts, instead=operand)
             return hit(
                 term,
                 f"where the condition rejects it, `{_word(risky)}` still gets a gradient: 0 times inf is NaN",

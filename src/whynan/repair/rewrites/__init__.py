@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-
+from whynan import voice
 from whynan.repair.case import Candidate, Case
 from whynan.repair.rewrites import (
     across,
@@ -53,7 +52,7 @@ def propose(case: Case) -> list[Candidate]:
             found += family.propose(case)
         except Exception as error:  # one family's fault must not cost the user the others
             name = family.__name__.rsplit(".", 1)[-1]
-            print(f"whynan: stepped over {name}, which failed: {error!r}", file=sys.stderr)
+            voice.say(f"stepped over {name}, which failed: {error!r}")
     unique: dict[object, Candidate] = {}
     for candidate in found:
         unique.setdefault(tuple(sorted(candidate.texts.items())), candidate)

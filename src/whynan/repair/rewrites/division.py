@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from whynan.repair.calls import binary, call_of, fn, number_of
+from whynan.repair.calls import binary, call_of, fn, made_by, number_of
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.rewrites.amounts import divisor_floor, is_count, spread_floor
@@ -114,7 +114,7 @@ def _counted(case: Case, source: Source, divisor: Expression) -> Iterator[Candid
 
 def _smoothed(case: Case, source: Source, quotient: cst.BinaryOperation) -> Iterator[Candidate]:
     """2 * (a * b).sum() / (a.sum() + b.sum()): where there is nothing at all, all of it agrees."""
-    parts = [source.definition(quotient.right) or quotient.right]
+    parts = [source.value_of(quotient.right) or quotient.right]
     sums = 0
     while parts:
         part = parts.pop()
@@ -122,7 +122,7 @@ def _smoothed(case: Case, source: Source, quotient: cst.BinaryOperation) -> Iter
             part.operator, (cst.Add, cst.Subtract)
         ):
             parts += [part.left, part.right]
-        elif call_of(source, part, "sum") is None:
+        elif made_by(source, part, "sum") is None:
             return
         else:
             sums += 1
@@ -130,7 +130,7 @@ def _smoothed(case: Case, source: Source, quotient: cst.BinaryOperation) -> Iter
     product = binary(top, cst.Multiply)
     if product is not None and number_of(product.left) is not None:
         top = product.right
-    overlap = call_of(source, top, "sum")
+    overlap = made_by(source, top, "sum")
     values = [o.value for o in case.origin.inputs]
     if sums < 2 or overlap is None or values[:2] != [0, 0]:
         return
@@ -144,9 +144,9 @@ def _smoothed(case: Case, source: Source, quotient: cst.BinaryOperation) -> Iter
 def _guarded(case: Case, source: Source, divisor: Expression) -> Iterator[Candidate]:
     stats = case.culprit.stats if case.culprit is not None else None
     eps = divisor_floor(case.dtype)
-    if call_of(source, divisor, "std") is not None or case.before[:1] == ("std",):
+    if made_by(source, divisor, "std") is not None or case.before[:1] == ("std",):
         eps = spread_floor(case.dtype, stats.max if stats is not None else None)
-    root = call_of(source, divisor, "sqrt", *NORMS)
+    root = made_by(source, divisor, "sqrt", *NORMS)
     if case.origin.phase == "optimizer" and root is not None:
         edit = Edit(source).replace(divisor, f"({source.code(divisor)} + {eps})")
         title = f"add {eps} to the divisor, as every torch optimizer does"

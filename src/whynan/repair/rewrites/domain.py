@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from whynan.repair.calls import Fn, binary, call_of, fn, number_of
+from whynan.repair.calls import Fn, binary, fn, made_by, number_of
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.rewrites.amounts import margin
@@ -39,7 +39,7 @@ def _inside(case: Case, source: Source, call: Fn) -> Iterator[Candidate]:
     gap = margin(case.dtype)
     low, high = INTERVALS[call.name]
     bounds = [f"{low} + {gap}", *([f"{high} - {gap}"] if high is not None else [])]
-    clamp = call_of(source, call.operand, "clamp", "clip")
+    clamp = made_by(source, call.operand, "clamp", "clip")
     if clamp is not None and high is not None:
         given = [clamp.argument(0, "min"), clamp.argument(1, "max")]
         if [number_of(g) for g in given] == [low, high]:
@@ -58,7 +58,7 @@ def _inside(case: Case, source: Source, call: Fn) -> Iterator[Candidate]:
 def _base(case: Case, source: Source, base: Expression) -> Iterator[Candidate]:
     gap = margin(case.dtype)
     title = "keep the base of a fractional power above 0, also for the gradient's sake"
-    clamp = call_of(source, base, "clamp", "clamp_min")
+    clamp = made_by(source, base, "clamp", "clamp_min")
     low = clamp.argument(0, "min") if clamp is not None else None
     if low is not None and number_of(low) == 0:
         edit = Edit(source).replace(low, gap)

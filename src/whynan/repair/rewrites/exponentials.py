@@ -12,6 +12,7 @@ from whynan.repair.edit import Edit
 from whynan.repair.flow import METADATA
 from whynan.repair.places import Lost, reads_of
 from whynan.repair.source import Expression, Source
+from whynan.source.bindings import Binding
 
 
 def propose(case: Case) -> Iterator[Candidate]:
@@ -168,9 +169,12 @@ def _has_other_uses(source: Source, exp: Fn) -> bool:
     """Whether the exponent's value is read besides; its shape or type does not count."""
     if not isinstance(exp.operand, cst.Name):
         return False
-    target = source.binding_before(exp.operand)
+    given = source.given(exp.operand)
+    target = source.original(given.node) if given is not None and not given.choices else None
     try:
-        reads = [p.node for p in reads_of(source, target)] if target is not None else []
+        if target is None:
+            raise Lost
+        reads = [p.node for p in reads_of(source, target)]
     except Lost:
         reads = [*source.other_uses(exp.operand.value, exp.node)]
     return any(r is not exp.operand and not _asks_metadata(source, r) for r in reads)
@@ -184,29 +188,28 @@ def _asks_metadata(source: Source, read: cst.CSTNode) -> bool:
 def _bounded_once(source: Source, exp: Fn, bound: str) -> Edit | None:
     """Right where the name gets its value, so that every use has the bounded one."""
     assert isinstance(exp.operand, cst.Name)
-    name, target = exp.operand.value, source.binding_before(exp.operand)
-    if target is None:
+    name, given = exp.operand.value, source.given(exp.operand)
+    if given is None:
         return None
     statement = f"{name} = {name}.clamp(max={bound})"
-    if isinstance(source.parent(target), cst.Param):
-        first = _first_reader(source, target)
+    target = source.original(given.node)
+    if given.choices or given.how == "parameter":  # there is no one line where it gets it
+        first = _first_reader(source, given)
         return Edit(source).before(first, statement) if first is not None else None
-    line = source.statement(target)
+    line = source.statement(target) if target is not None else None
     return Edit(source).after(line, statement) if line is not None else None
 
 
-def _first_reader(source: Source, parameter: cst.Name) -> cst.CSTNode | None:
-    """The statement of the function itself in which a parameter is read first."""
-    function = source.scope(parameter)
-    if not isinstance(function, cst.FunctionDef) or not isinstance(
-        function.body, cst.IndentedBlock
-    ):
-        return None
-    for line in function.body.body:
-        names = source.every(cst.Name, line)
-        if any(n.value == parameter.value and source.reads(n) for n in names):
-            return line
-    return None
+def _first_reader(source: Source, given: Binding) -> cst.CSTNode | None:
+    """The statement in which a value is read first, of the block in which it is always read."""
+    names = source.names
+    found = [r for r in names.reads(given.sources[0]) if names.given(r) is given]
+    reads = sorted(filter(None, map(source.original, found)), key=source.start)
+    ways = [[*source.ancestors(read)] for read in reads]
+    kinds = (cst.IndentedBlock, cst.Module)
+    blocks = [a for a in ways[0] if isinstance(a, kinds) and all(a in way for way in ways)]
+    line = ways[0][ways[0].index(blocks[0]) - 1]
+    return line if source.held(line, given.place) is given else None
 
 
 def _within(source: Source, node: cst.CSTNode) -> cst.CSTNode | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from whynan.repair.calls import Fn, call_of, fn, number_of, one_minus
+from whynan.repair.calls import Fn, call_of, fn, made_by, number_of, one_minus
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.rewrites.amounts import floor, is_count, margin
@@ -97,7 +97,7 @@ def in_log_space(
     if text is not None:
         return cst.parse_expression(text, config=source.module.config_for_parsing)
     if isinstance(node, cst.Name):
-        value = source.definition(node)
+        value = source.value_of(node)
         if value is None:
             return None
         bottom = value
@@ -234,7 +234,7 @@ def _constrained(source: Source, log: Fn, argument: Expression, bound: str) -> E
 
 def _raised_clamp(source: Source, argument: Expression, bound: str) -> Edit | None:
     """A clamp that is already there, with too low a bound, is raised."""
-    clamp = call_of(source, argument, "clamp", "clamp_min", "relu")
+    clamp = made_by(source, argument, "clamp", "clamp_min", "relu")
     low = clamp.argument(0, "min") if clamp is not None else None
     lowest = number_of(low)
     if low is None or lowest is None or lowest > 0:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from whynan.repair.calls import binary, call_of, fn, is_infinity, one_minus
+from whynan.repair.calls import binary, call_of, fn, is_infinity, made_by, one_minus
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.rewrites.amounts import unused
@@ -80,7 +80,7 @@ def _scores(source: Source, node: Expression) -> Expression | None:
 def _finite_fill(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:
     """masked_fill(mask, -inf) right before the softmax."""
     scores = _scores(source, node)
-    fill = call_of(source, scores, "masked_fill") if scores is not None else None
+    fill = made_by(source, scores, "masked_fill") if scores is not None else None
     value = fill.argument(1, "value") if fill is not None else None
     if fill is None or value is None or not is_infinity(source, value):
         return
@@ -108,7 +108,7 @@ def _finite_constant(case: Case) -> Iterator[Candidate]:
 def _finite_scores(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:
     """Whoever wrote the -inf: bounded where the softmax reads it."""
     scores = _scores(source, node)
-    if scores is None or source.definition(scores) is node:
+    if scores is None or source.value_of(scores) is node:
         return
     receiver = source.receiver(scores)
     simple = isinstance(scores, (cst.Name, cst.Attribute))

@@ -67,7 +67,7 @@ def _ridged(case: Case, source: Source, call: Fn) -> Iterator[Candidate]:
 
 def _jitter(source: Source, matrix: Expression) -> Expression | None:
     """`1e-6` of `k + 1e-6 * torch.eye(n)`, there or where the matrix got its name."""
-    total = binary(matrix, cst.Add) or binary(source.definition(matrix), cst.Add)
+    total = binary(matrix, cst.Add) or binary(source.value_of(matrix), cst.Add)
     for part in (total.left, total.right) if total is not None else ():
         product = binary(part, cst.Multiply)
         if product is None:

@@ -1,0 +1,201 @@
+"""Decides what counts as harm: an effect, never the mere sight of a non-finite value.
+
+Whoever looks at the program (the guard, the recorder) tells what happened, in the words of training,
+and what was non-finite there. The ledger alone knows whether it matters, now or when the program ends.
+`harm/table.py` shows every rule as a row of events.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from whynan.model import Sink
+
+SHOWS_NONFINITE = re.compile(r"(?<![\w.])[-+]?(?:nan|inf|infinity)s?(?!\w)", re.IGNORECASE)
+MAX_READ = 20  # values read since the last step that are worth remembering
+MAX_SILENT = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sign:
+    """Something non-finite, or finite and wrong, that was seen at one place."""
+
+    sink: Sink
+    subject: str
+    step: int = 0
+    value: float | None = None
+    wrong: bool = False  # finite, but an overflow was absorbed into it
+    proof: Any = None  # what the one who saw it needs to explain it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Silent:
+    """What was seen and did no harm; the closing line of a run may count it."""
+
+    what: str
+    step: int
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Each method is an event; what it returns counts as harm from now on.
+
+    >>> ledger = Ledger()
+    >>> ledger.backward_begins([Sign(sink="loss", subject="loss")])
+    >>> [sign.subject for sign in ledger.step_begins([Sign(sink="gradient", subject="gradient")])]
+    ['loss']
+    """
+
+    silent: list[Silent] = field(default_factory=list)
+    _losses: list[Sign] = field(default_factory=list)
+    _spoilt: bool = False  # the last backward pass left non-finite gradients behind
+    _reads: dict[Hashable, Sign] = field(default_factory=dict)
+    _last_words: dict[Hashable, Sign] = field(default_factory=dict)
+    _has_stepped: bool = False
+
+    # ---- training -------------------------------------------------------------------------
+
+    def backward_begins(self, losses: Sequence[Sign]) -> None:
+        """Of a loss. Whether it matters depends on what is done with its gradients."""
+        self._losses += losses
+        self._spoilt = False
+        for key in [k for k, s in self._last_words.items() if s.sink == "output"]:
+            del self._last_words[key]  # a loss is made of it: the loss decides
+
+    def backward_ends(self, *, spoilt: bool) -> None:
+        """Whether it left non-finite gradients behind, as far as that was looked at."""
+        self._spoilt = self._spoilt or spoilt
+
+    def gradients_dropped(self) -> None:
+        """Nobody will step with them."""
+        self._let_go("loss was non-finite and its gradients were dropped")
+
+    def step_begins(self, gradients: Sequence[Sign] = (), norms: Sequence[Sign] = ()) -> list[Sign]:
+        """An update is about to be made with these gradients, scaled by these clipping norms."""
+        wrong = [sign for sign in (*self._losses, *gradients) if sign.wrong]
+        bad = [sign for sign in gradients if not sign.wrong]
+        if bad:
+            counted = [s for s in self._losses if not s.wrong] or bad
+        else:
+            counted = wrong[:1] or list(norms[:1])
+        if not bad:
+            self._losses = [s for s in self._losses if not s.wrong]
+            self._let_go("loss was non-finite with finite gradients")
+        self._losses = []
+        return counted
+
+    def step_ends(self, state: Sequence[Sign] = ()) -> list[Sign]:
+        """The update is made; `state` is what became non-finite by it."""
+        self._has_stepped = True
+        self._losses.clear()  # of a line search that has rejected them
+        self._forget_words()
+        return list(state)
+
+    def step_left_out(self) -> None:
+        """GradScaler did not take it, or the batch is dropped: as it should be."""
+        self._losses.clear()
+
+    def scale_collapsed(self, sign: Sign) -> list[Sign]:
+        """Step after step was left out, and the scale is worn down."""
+        return [sign]
+
+    def state_spoilt(self, state: Sequence[Sign]) -> list[Sign]:
+        """A parameter, buffer, average or rate became non-finite outside of an optimizer's step."""
+        losses, self._losses = [s for s in self._losses if not s.wrong], []
+        return losses or list(state)
+
+    def updated_by_hand(self, state: Sequence[Sign] = ()) -> list[Sign]:
+        """A loop without an optimizer has written its leaves."""
+        counted = self.state_spoilt(state) if state else [s for s in self._losses if s.wrong][:1]
+        if not counted:
+            self._let_go("loss was non-finite and the update was not")
+        self._losses.clear()
+        self.step_ends()
+        return counted
+
+    # ---- what the program takes out ---------------------------------------------------------
+
+    def read(self, place: Hashable, sign: Sign | None) -> None:
+        """A value was taken out of a tensor. By itself that is nothing; it may be shown later."""
+        self._reads.pop(place, None)
+        if sign is None:
+            self._last_words.pop(("read", place), None)
+        elif sign.wrong:  # no text tells a wrong value from a right one
+            self._last_words[("read", place)] = sign
+        elif len(self._reads) < MAX_READ:
+            self._reads[place] = sign
+
+    def has_read(self, place: Hashable) -> bool:
+        """Whether a bad value of this place is known already, or enough others."""
+        return place in self._reads or len(self._reads) >= MAX_READ
+
+    def text_shown(self, place: Hashable, text: str) -> None:
+        """The program printed this. It shows what it read last, if that can be seen in it."""
+        if self._reads and SHOWS_NONFINITE.search(text):
+            self._last_words[("shown", place)] = next(reversed(self._reads.values()))
+        else:
+            self._last_words.pop(("shown", place), None)
+
+    def saved(self, place: Hashable, sign: Sign | None) -> None:
+        """Tensors were written to a file."""
+        self._note("saved", place, sign)
+
+    def array_saved(self, place: Hashable, *, bad: bool) -> None:
+        """An array was written to a file: what was read last, as far as one can tell."""
+        newest = self._newest_read() if bad else []
+        self._note("saved", place, newest[0] if newest else None)
+
+    def model_returned(self, model: Hashable, sign: Sign | None) -> None:
+        """The outermost model was called without gradients."""
+        self._note("output", model, sign)
+
+    def output_cleaned(self, model: Hashable) -> None:
+        """The program has dealt with that output."""
+        self._last_words.pop(("output", model), None)
+
+    def left_behind(self, results: Sequence[Sign]) -> None:
+        """What a program that never steps holds in its hands when it ends: gradients, a loss."""
+        for sign in results:
+            self._last_words[("left", sign.subject)] = sign
+
+    # ---- the end ------------------------------------------------------------------------------
+
+    def raised(self, complaint: Sign | None, complains: bool) -> list[Sign]:
+        """An exception leaves the program. One that complains of non-finite values is harm: that of
+        the loss, if it was about to be stepped with, or of what it names, or of what was read."""
+        losses = [s for s in self._losses if not s.wrong]
+        if not complains:
+            return []
+        return losses or ([complaint] if complaint is not None else self._newest_read())
+
+    def exits(self, code: int) -> list[Sign]:
+        """The program ends itself. With an error, what it had just read is why."""
+        return self._newest_read() if code else self.ends()
+
+    def ends(self) -> list[Sign]:
+        """The program is over: its last words count, in the order in which they were said."""
+        losses = self._losses if self._spoilt and not self._has_stepped else []
+        return [*losses, *self._last_words.values()]
+
+    # ---- parts ----------------------------------------------------------------------------------
+
+    def _newest_read(self) -> list[Sign]:
+        return list(self._reads.values())[-1:]
+
+    def _note(self, kind: str, place: Hashable, sign: Sign | None) -> None:
+        self._last_words.pop((kind, place), None)  # and to the end of the line
+        if sign is not None:
+            self._last_words[(kind, place)] = sign
+
+    def _forget_words(self) -> None:
+        """Training goes on: what was said before is not the last word."""
+        self._reads.clear()
+        self._last_words.clear()
+
+    def _let_go(self, what: str) -> None:
+        if self._losses and len(self.silent) < MAX_SILENT:
+            self.silent.append(Silent(what=what, step=self._losses[0].step))
+        self._losses.clear()

@@ -1,0 +1,1 @@
+"""One run of a program, from its launch to its exit code."""

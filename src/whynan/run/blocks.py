@@ -1,0 +1,245 @@
+"""Blocks of the user's own program: `with whynan.trace()` and `with whynan.watch(...)`."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from whynan import voice
+from whynan.diagnosis.engine import diagnose
+from whynan.errors import AnomalyFound, StopRun, UsageError, WhynanError
+from whynan.model import Diagnosis, Evidence
+from whynan.recording import Recording
+from whynan.seam.supported import need_torch
+
+if TYPE_CHECKING:
+    from whynan.harm.ledger import Sign
+    from whynan.report.live_board import LiveBoard
+    from whynan.watching.watch import How, Policy, Watch
+
+NOT_REPEATED = "the step could not be repeated in place"
+
+
+class Silent:
+    """Told of harm in a traced block, whose end everybody waits for; `stops` leaves at the first."""
+
+    def __init__(self, *, stops: bool = False) -> None:
+        self._stops = stops
+
+    def found(self, evidence: Evidence, how: How) -> None:
+        if self._stops:
+            raise StopRun
+
+    def unexplained(self, sign: Sign) -> None:
+        """Nothing is known but that: a traced block has seen everything."""
+
+    def stepped(self, step: int) -> None: ...
+
+    def failed(self, error: BaseException) -> None:
+        """The notes of the recording tell."""
+
+
+def traced(*, stops: bool = False) -> Watch:
+    """Everything is recorded, from the start to the end of a block."""
+    need_torch()
+    from whynan.watching.watch import Plan, Watch
+
+    return Watch(Plan(live_steps=sys.maxsize, always_live=True), Silent(stops=stops))
+
+
+class Trace:
+    """The recording of a `with whynan.trace()` block; complete when the block has ended."""
+
+    def __init__(self) -> None:
+        self._recording: Recording | None = None
+
+    @property
+    def recording(self) -> Recording:
+        if self._recording is None:
+            raise WhynanError("the traced block has not ended; diagnose it after the `with`")
+        return self._recording
+
+
+@contextmanager
+def trace() -> Iterator[Trace]:
+    """Record every operation of a block.
+
+    with whynan.trace() as recording:
+        loss = step(batch)
+    print(whynan.diagnose(recording))
+    """
+    block, result, error = traced(), Trace(), None
+    caller = sys._getframe(2)  # of `__enter__`, which is of this generator
+    block.start(optimizers=_optimizers_so_far())
+    try:
+        yield result
+        block.left_behind(caller.f_locals)
+    except BaseException as raised:
+        error = raised
+        raise
+    finally:
+        del caller
+        block.stop(error)
+        result._recording = block.recording()
+
+
+class Watching:
+    """A `with whynan.watch(...)` block: what was found in it, and which steps were skipped."""
+
+    def __init__(self) -> None:
+        self.diagnosis: Diagnosis | None = None
+        self.skipped: list[int] = []
+
+
+class _Block:
+    """Concludes what a watched block is told, as its policy asks."""
+
+    def __init__(
+        self, policy: Policy, capsule: Path | None, tell: Callable[[Diagnosis], None] | None
+    ) -> None:
+        from whynan.watching.watch import LIVE_STEPS, Plan, Watch
+
+        self.result = Watching()
+        self.watch = Watch(Plan(policy=policy, live_steps=LIVE_STEPS), self)
+        self.board: LiveBoard | None = None
+        self._policy, self._capsule, self._tell = policy, capsule, tell
+
+    def found(self, evidence: Evidence, how: How) -> None:
+        self._conclude(self._recorded(evidence), how)
+
+    def unexplained(self, sign: Sign) -> None:
+        from whynan.watching.unseen import unseen
+
+        evidence = unseen(sign, NOT_REPEATED)
+        self._conclude(replace(self._recorded(evidence), evidence=(evidence,)), "no")
+
+    def _recorded(self, newest: Evidence) -> Recording:
+        try:
+            return self.watch.recording()
+        except Exception as error:
+            self.failed(error)
+            return Recording(evidence=(newest,))
+
+    def stepped(self, step: int) -> None:
+        if self.board is not None:
+            self.board.step(step)
+
+    def failed(self, error: BaseException) -> None:
+        voice.say(f"stepped aside after an error of its own: {error!r}")
+
+    def _conclude(self, recording: Recording, how: str) -> None:
+        first = self.result.diagnosis is None
+        found = replace(diagnose(recording), mode="auto", reproduced=how)
+        self.result.diagnosis = found
+        if self.board is not None:
+            self.board.report(found)
+        if first and self._capsule is not None:
+            _keep(self._capsule, self.watch, recording.of(found))
+        if self._policy == "stop":
+            raise StopRun
+        self._hand_over(replace(found, anomalies=found.anomalies[-1:]))
+
+    def _hand_over(self, newest: Diagnosis) -> None:
+        if self._tell is not None:
+            try:
+                self._tell(newest)
+                return
+            except Exception as error:  # a full disk behind it
+                voice.say(f"the report could not be handed on: {error!r}")
+        voice.report(str(newest))
+
+
+@contextmanager
+def watch(
+    model: Any = None,
+    optimizer: Any = None,
+    *,
+    on_anomaly: Literal["stop", "skip", "warn"] = "stop",
+    capsule: str | Path | None = None,
+    tell: Callable[[Diagnosis], None] | None = None,
+    writer: Any = None,
+) -> Iterator[Watching]:
+    """Guard your own training loop; a bad step is repeated, recorded and explained.
+
+    with whynan.watch(model, optimizer):
+        for x, y in loader:
+            ...
+
+    `stop` raises `AnomalyFound`, which carries the diagnosis; `skip` leaves the bad batch out and
+    goes on; `warn` prints the report and goes on. `model` and `optimizer` may be lists. The first
+    bad step is kept in the folder `capsule`; `tell` gets each diagnosis instead of standard error.
+    `writer` is a `SummaryWriter`: scalars of all steps, sent now and then, histograms of the layers
+    once in a while, and the report at the failing step.
+    """
+    need_torch()
+    if on_anomaly not in ("stop", "skip", "warn"):
+        raise UsageError(f"on_anomaly is {on_anomaly!r}; it can be stop, skip or warn")
+    block = _Block(on_anomaly, None if capsule is None else Path(capsule), tell)
+    models, known = _listed(model), _listed(optimizer)
+    if writer is not None:
+        from whynan.report.live_board import LiveBoard
+        from whynan.watching.layers import LayersOf
+
+        board = LayersOf(block.watch, models)
+        block.board = LiveBoard(writer, board.spreads, board.rows)
+    if not known and model is not None:
+        from whynan.run.children import optimizers_of
+
+        known = optimizers_of(models)
+    elif not known:
+        known = _optimizers_so_far()
+    block.watch.start(models, known)
+    error: BaseException | None = None
+    try:
+        yield block.result
+    except BaseException as raised:
+        error = raised
+    try:
+        block.watch.stop(error)
+    except StopRun as stopped:
+        error = error or stopped
+    except Exception as own:
+        block.failed(own)
+    if block.board is not None:
+        block.board.flush()
+    block.result.skipped = list(block.watch.skipped)
+    # A bare `except:` in the loop may have kept the request to stop from coming here.
+    is_over = isinstance(error, StopRun) or (error is None and on_anomaly == "stop")
+    if is_over and block.result.diagnosis is not None:
+        raise AnomalyFound(block.result.diagnosis) from None
+    if error is not None:
+        raise error
+
+
+def _optimizers_so_far() -> list[Any]:
+    """Those that exist; not while other threads may be making one."""
+    from whynan.run.children import optimizers_so_far
+
+    return optimizers_so_far() if threading.active_count() == 1 else []
+
+
+def _keep(folder: Path, watch: Watch, recording: Recording) -> None:
+    """What repeats the first bad step elsewhere."""
+    from whynan.watching import capsule
+
+    try:
+        capsule.write(folder, watch, sys.argv)
+        recording.save(folder / "recording.json")
+    except Exception as error:
+        voice.say(f"could not write the capsule {folder}: {error}")
+
+
+def _listed(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def diagnose_trace(recording: Trace | Recording) -> Diagnosis:
+    """Name the origin of every harm that a traced block held."""
+    return diagnose(recording.recording if isinstance(recording, Trace) else recording)

@@ -1,0 +1,213 @@
+"""Processes that the program starts itself, as `mp.spawn` does: those that join a job are watched."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import multiprocessing
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from whynan import voice
+from whynan.run.program import Program, without_own_frames
+from whynan.seam.patches import Patches
+
+if TYPE_CHECKING:
+    from whynan.run.outputs import RunOptions
+
+# Their processes prepare data or run errands: a DataLoader's workers, pools, managers.
+NOT_THE_USERS = {"torch", "multiprocessing", "concurrent", "joblib", "loky"}
+HARM, TOLD, ABSENT = "harm", "told", "absent"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watched:
+    """What a process is to do, in the process itself: under watch once it joins a job."""
+
+    target: Callable[..., Any]
+    program: Program
+    options: RunOptions
+    folder: Path  # for word to the process that started it
+    take_off: Callable[[], None] | None = None  # what a forked process has of its parent's watch
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "take_off": None}  # a spawned one begins anew
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        from whynan.run.run import Run
+
+        if self.take_off is not None:
+            self.take_off()
+        run, results = Run(self.program, self.options), []
+        code = run.attend(lambda: results.append(self.target(*args, **kwargs)), self.folder)
+        if code:
+            raise SystemExit(code)
+        if run.error is not None:
+            raise run.error.with_traceback(without_own_frames(run.error.__traceback__))
+        return results[0] if results else None
+
+
+class Children:
+    """The same in the process that starts them."""
+
+    def __init__(self, program: Program, options: RunOptions, take_off: Callable[[], None]) -> None:
+        self._program, self._options, self._take_off = program, options, take_off
+        self._folder: Path | None = None
+        self._patches = Patches()
+        self._said = False
+
+    def install(self) -> None:
+        self._patches.wrap(multiprocessing.process.BaseProcess, "start", self._wrap_start)
+
+    def _wrap_start(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def start(process: Any) -> None:
+            kept = getattr(process, "_target", None), getattr(process, "_args", ())
+            self._replace(process, *kept)
+            try:
+                original(process)
+            except BaseException:
+                process._target, process._args = kept
+                raise
+
+        return start
+
+    def _replace(self, process: Any, target: Any, args: tuple[Any, ...]) -> None:
+        if target is None:
+            return  # a class with a `run` of its own
+        spawns = getattr(target, "__module__", "") == "torch.multiprocessing.spawn"
+        if not self._options.children:
+            if spawns and not self._said:
+                self._said = True
+                text = "the processes that the script starts are not looked at here; "
+                voice.say(f"{text}`whynan run` does")
+        elif spawns:
+            # It hands an exception of the first argument on to the starter: watch inside it.
+            process._args = (self._watched(args[0]), *args[1:])
+        elif _module(target).split(".")[0] not in NOT_THE_USERS:
+            process._target = self._watched(target)
+
+    def _watched(self, target: Callable[..., Any]) -> Callable[..., Any]:
+        if isinstance(target, Watched):
+            return target
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="whynan-"))
+        options = self._options
+        paths = {f.name: getattr(options, f.name) for f in fields(options)}
+        absolute: dict[str, Any] = {
+            n: p.absolute() for n, p in paths.items() if isinstance(p, Path)
+        }
+        return Watched(
+            target=target,
+            program=self._program,
+            options=replace(options, **absolute),  # the program may change the folder
+            folder=self._folder,
+            take_off=self._take_off,
+        )
+
+    def wait(self) -> None:
+        """As the interpreter does at its end: their word comes before the last one."""
+        if self._folder is not None:
+            for process in multiprocessing.active_children():
+                if not process.daemon:
+                    process.join()
+
+    @property
+    def harmed(self) -> bool:
+        return self._has(HARM)
+
+    @property
+    def told(self) -> bool:
+        """Whether one of them has written the report of its job."""
+        return self._has(TOLD)
+
+    @property
+    def absent(self) -> bool:
+        """Whether one of them used torch unwatched, and has said so."""
+        return self._has(ABSENT)
+
+    def explain(self, error: BaseException | None) -> bool:
+        """Whether this error only says that a process left because of the harm."""
+        return type(error).__name__ == "ProcessExitedException" and self.harmed
+
+    def close(self) -> None:
+        self._patches.restore()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _has(self, word: str) -> bool:
+        return self._folder is not None and (self._folder / word).exists()
+
+
+def leave_word(folder: Path, *words: str) -> None:
+    """For the process that started this one."""
+    try:
+        for word in words:
+            (folder / word).touch()
+    except OSError:  # it is gone
+        pass
+
+
+def _module(target: Any) -> str:
+    while isinstance(target, functools.partial):
+        target = target.func
+    return str(getattr(target, "__module__", ""))
+
+
+def when_joining(start: Callable[[], None]) -> Callable[[], None]:
+    """Call `start` right before the first `init_process_group`; the result takes that back.
+
+    The program was imported before: it may call the function by a name of its own.
+    """
+    from torch import distributed
+
+    if not distributed.is_available():
+        return lambda: None
+    module: Any = distributed.distributed_c10d
+    original = module.init_process_group
+    # A spawned process runs functions whose namespace is that of no module in `sys.modules`.
+    spaces = [r for r in gc.get_referrers(original) if isinstance(r, dict) and "__name__" in r]
+    places = [(s, name) for s in spaces for name, value in list(s.items()) if value is original]
+
+    def restore() -> None:
+        for space, name in places:
+            if space.get(name) is join:
+                space[name] = original
+
+    @functools.wraps(original)
+    def join(*args: Any, **kwargs: Any) -> Any:
+        restore()
+        start()
+        return module.init_process_group(*args, **kwargs)  # as the watch has it now
+
+    for space, name in places:
+        space[name] = join
+    return restore
+
+
+def optimizers_of(models: list[Any]) -> list[Any]:
+    """Those that hold a parameter of these models, found by who refers to whom: going through all
+    objects could get hold of one that another thread is still making."""
+    import torch
+
+    def holders(objects: list[Any], kind: type) -> list[Any]:
+        return [o for o in gc.get_referrers(*objects) if type(o) is kind] if objects else []
+
+    lists = holders([p for model in models for p in model.parameters()], list)
+    groups = [g for g in holders(lists, dict) if g.get("params") is not None]
+    owners = gc.get_referrers(*found) if (found := holders(groups, list)) else []
+    spaces = [o for o in owners if type(o) is dict]
+    owners += gc.get_referrers(*spaces) if spaces else []
+    optimizers = [o for o in owners if issubclass(type(o), torch.optim.Optimizer)]
+    return list({id(o): o for o in optimizers}.values())
+
+
+def optimizers_so_far() -> list[Any]:
+    """Those that were made before the watch began."""
+    import torch
+
+    # The type is asked, not the object: some of torch's warn when they are looked at.
+    return [o for o in gc.get_objects() if issubclass(type(o), torch.optim.Optimizer)]

@@ -1,0 +1,141 @@
+"""Where the results of a run go: JSON, HTML, a recording, TensorBoard, a capsule."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from whynan.errors import UsageError
+from whynan.model import Diagnosis
+from whynan.recording import Recording
+
+if TYPE_CHECKING:
+    from whynan.report.live_board import LiveBoard
+    from whynan.watching.watch import Watch
+
+Mode = Literal["auto", "trace", "guard"]
+Policy = Literal["stop", "skip", "warn"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """How to run a program."""
+
+    mode: Mode = "auto"
+    on_anomaly: Policy = "stop"
+    json: Path | None = None
+    html: Path | None = None
+    tensorboard: Path | None = None
+    recording: Path | None = None
+    capsule: Path | None = None
+    save_batch: Path | None = None
+    max_steps: int | None = None
+    enough: tuple[int, float] | None = None  # from this step on, stop after so many seconds
+    trace_from: int | None = None  # a second run: record from this step on
+    live_steps: int | None = None  # how many steps `auto` records before it only guards
+    fixes_follow: bool = False  # changes are tried right after the report
+    is_shown: bool = True  # False: whoever started this run draws the report
+    children: bool = True  # ranks that the program starts itself are watched, too
+
+
+class Outputs:
+    """What the options ask for. A file that cannot be written costs a line, not the run."""
+
+    def __init__(self, options: RunOptions, say: Callable[[str], None]) -> None:
+        self.options = options
+        self._say = say
+        self._board: LiveBoard | None = None
+        self._capsule_is_full = False
+
+    def check(self) -> None:
+        """Before hours of training: can all of it be written at the end?"""
+        capsule = self.options.capsule
+        if capsule is not None:
+            if self.options.mode == "trace":
+                raise UsageError(
+                    "--capsule needs --mode auto or guard, which know the step's start"
+                )
+            if importlib.util.find_spec("safetensors") is None:
+                raise UsageError("--capsule needs safetensors: pip install safetensors")
+            if capsule.exists() and not capsule.is_dir():
+                raise UsageError(f"--capsule {capsule}: there is a file of that name")
+        for option in ("json", "html", "recording", "save_batch"):
+            path: Path | None = getattr(self.options, option)
+            if path is not None and not path.absolute().parent.is_dir():
+                folder = path.absolute().parent
+                name = option.replace("_", "-")
+                raise UsageError(f"--{name} {path}: the folder {folder} does not exist")
+
+    def open_board(self, watch: Watch) -> None:
+        """TensorBoard's events are written while the program runs."""
+        if self.options.tensorboard is None:
+            return
+        from whynan.report.event_file import EventFile
+        from whynan.report.live_board import SELDOM, LiveBoard
+        from whynan.watching.layers import LayersOf
+
+        layers = LayersOf(watch, [])
+        events = EventFile(self.options.tensorboard)
+        self._board = LiveBoard(events, layers.spreads, layers.rows, rows_every=SELDOM)
+
+    def draw(self, step: int) -> None:
+        """After each step."""
+        if self._board is not None:
+            self._board.step(step)
+
+    def finish_board(self) -> None:
+        if self._board is not None:
+            self._board.flush()
+
+    @property
+    def are_wanted(self) -> bool:
+        options = self.options
+        return bool(options.json or options.html or options.recording or options.tensorboard)
+
+    def write(self, diagnosis: Diagnosis, recording: Recording, *, is_last: bool) -> None:
+        """Events cannot be replaced, so they wait for the last time."""
+        options = self.options
+        if self._board is not None and is_last:
+            self._board.report(diagnosis)
+        events = options.tensorboard if is_last and self._board is None else None
+        reports = {"json_report": options.json, "html": options.html, "tensorboard": events}
+        for name, path in reports.items():
+            if path is not None:
+                self._write(path, partial(_write, name, diagnosis, path))
+        if (path := options.recording) is not None:
+            self._write(path, lambda: recording.of(diagnosis).save(path))
+
+    def fill_capsule(
+        self, watch: Watch, command: list[str], rank: int | None, recording: Callable[[], Recording]
+    ) -> None:
+        """The first harm's step, so that it can be repeated on another machine."""
+        folder = self.options.capsule
+        if folder is None or self._capsule_is_full:
+            return
+        if rank is not None:
+            folder = folder / f"rank-{rank}"
+        self._capsule_is_full = True
+
+        def fill() -> None:
+            from whynan.watching import capsule
+
+            capsule.write(folder, watch, command)
+            recording().save(folder / "recording.json")
+
+        self._write(f"the capsule {folder}", fill)
+
+    def _write(self, what: object, write: Callable[[], None]) -> None:
+        """One for itself: a full disk, a missing library or a fault of ours takes no other along."""
+        try:
+            write()
+        except Exception as error:
+            self._say(f"could not write {what}: {error}")
+
+
+def _write(name: str, diagnosis: Diagnosis, path: Path) -> None:
+    import_module(f"whynan.report.{name}").write(diagnosis, path)

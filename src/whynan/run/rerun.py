@@ -1,0 +1,185 @@
+"""Runs the program again in a fresh process, recorded from shortly before the failing step."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from whynan import voice
+from whynan.errors import WhynanError
+from whynan.model import Evidence
+from whynan.recording import Recording, load
+
+if TYPE_CHECKING:
+    from whynan.harm.ledger import Sign
+
+STEPS_BEFORE = 2
+STEPS_AFTER = 2
+PROGRESS = "WHYNAN_PROGRESS_FD"
+QUIET_S = 2.0  # a second run this short needs no progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """How the program was started."""
+
+    target: str
+    args: tuple[str, ...]
+    is_module: bool
+    cwd: str
+
+    def line(self, *options: str) -> list[str]:
+        what = ["-m", self.target] if self.is_module else [self.target]
+        flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # -O, -W, -X
+        return [sys.executable, *flags, "-m", "whynan", "run", *options, *what, *self.args]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Again:
+    """What a second run showed, and why when it showed nothing."""
+
+    evidence: tuple[Evidence, ...] = ()
+    notes: tuple[str, ...] = ()
+    why: str = ""
+
+
+def look_again(
+    command: Command, sign: Sign, save_batch: Path | None, say: Callable[[str], None]
+) -> Again:
+    """Run a program again, to record the harm that was seen in it."""
+    from whynan.watching.phases import is_conclusive
+
+    say(f"{sign.subject} at step {sign.step} went bad; running the script again to see it happen")
+    again = Again()
+    for step in (sign.step, None):
+        try:
+            recording, why = run_again(command, step, save_batch, say)
+        except KeyboardInterrupt:
+            return replace(again, why="the second run was interrupted")
+        again = replace(again, why=why)
+        if recording is not None and recording.evidence:
+            again = replace(again, evidence=recording.evidence, notes=recording.notes)
+            if is_conclusive(recording.evidence[0]):
+                break
+        elif step is not None and recording is not None:
+            break  # it did not come back: recording more of it would not help
+    return again
+
+
+def run_again(
+    command: Command, step: int | None, save_batch: Path | None, say: Callable[[str], None]
+) -> tuple[Recording | None, str]:
+    """What a recorded second run shows, and why when it shows nothing.
+
+    `step` is the one to be reached; None records everything from the start.
+    """
+    with tempfile.TemporaryDirectory(prefix="whynan-") as folder:
+        path = Path(folder) / "recording.json"
+        options = ["--mode", "trace", "--recording", str(path)]
+        if save_batch is not None:
+            options += ["--save-batch", str(save_batch)]
+        if step is not None:
+            options += ["--trace-from", str(max(0, step - STEPS_BEFORE))]
+            options += ["--max-steps", str(step + 1 + STEPS_AFTER)]
+        errors = Path(folder) / "stderr"
+        with errors.open("wb") as stream:
+            code = _run(command, options, stream, _shown(step, say))
+        if not path.exists():
+            return None, f"the second run ended with code {code} and left no recording"
+        try:
+            recording = load(path)
+        except WhynanError as error:
+            return None, str(error)
+        if step is not None and recording.steps < step and not recording.evidence:
+            why = f"the second run ended at step {recording.steps} with code {code}"
+            return recording, why + _last_words(errors)
+        return recording, "the second run stayed finite"
+
+
+def _last_words(errors: Path) -> str:
+    """What a run that failed said at its end."""
+    lines = errors.read_text(errors="replace").strip().splitlines()
+    return f": {lines[-1][:200]}" if lines else ""
+
+
+def _run(
+    command: Command,
+    options: list[str],
+    errors: BinaryIO,
+    show: Callable[[int, float, bool], None],
+) -> int:
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    # Options of this run given by environment variables are not the second run's.
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("WHYNAN_")}
+    environment[PROGRESS] = str(writing)
+    process = subprocess.Popen(
+        command.line(*options),
+        cwd=command.cwd,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=errors,
+        pass_fds=(writing,),
+    )
+    os.close(writing)
+    try:
+        _follow(process, reading, show)
+        return process.wait()
+    finally:
+        os.close(reading)
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def _follow(
+    process: subprocess.Popen[bytes], reading: int, show: Callable[[int, float, bool], None]
+) -> None:
+    """Show how far the second run is, now and then: steps, seconds, whether for the first time."""
+    begin = time.monotonic()
+    next_s, first, done = QUIET_S, True, 0
+    while process.poll() is None:
+        time.sleep(0.05)
+        try:
+            done += len(os.read(reading, 65536))
+        except BlockingIOError:
+            pass
+        passed_s = time.monotonic() - begin
+        if passed_s > next_s:
+            show(done, passed_s, first)
+            next_s, first = passed_s + (QUIET_S if voice.is_on_terminal() else 60.0), False
+
+
+def _shown(step: int | None, say: Callable[[str], None]) -> Callable[[int, float, bool], None]:
+    of = f" of {step}" if step else ""
+
+    def show(done: int, passed_s: float, first: bool) -> None:
+        if not first or voice.is_on_terminal():
+            say(f"second run: step {done}{of}, {passed_s:.0f} s")
+
+    return show
+
+
+def report_progress() -> Callable[[int], None]:
+    """For the second run itself: one byte to its parent for every step."""
+    number = os.environ.pop(PROGRESS, None)
+    if number is None:
+        return lambda step: None
+    stream = int(number)
+    os.set_inheritable(stream, False)
+
+    def tell(_step: int) -> None:
+        try:
+            os.write(stream, b".")
+        except OSError:  # nobody listens any more
+            pass
+
+    return tell

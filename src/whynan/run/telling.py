@@ -1,0 +1,78 @@
+"""What is told of a run: shown, written, kept, each for itself, so that what fails takes nothing along."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from whynan import voice
+from whynan.diagnosis.engine import diagnose
+from whynan.explain.story import in_short, tell
+from whynan.model import Diagnosis, Evidence, Outcome
+from whynan.recording import Recording
+from whynan.run.outputs import Outputs, RunOptions
+from whynan.run.program import Program
+
+if TYPE_CHECKING:
+    from whynan.watching.watch import Watch
+
+
+class Telling:
+    """`recording` is what is known so far."""
+
+    def __init__(self, program: Program, options: RunOptions, say: Callable[[str], None]) -> None:
+        self.recording = Recording()
+        self.reproduced = "live"
+        self.is_silent = False  # another rank tells the story
+        self.outputs = Outputs(options, say)
+        self._program = program
+        self._options = options
+        self._shown = 0
+
+    def show(self, *, fixes_follow: bool) -> None:
+        """The anomalies that were not shown yet. What nobody could read counts for nothing."""
+        new = self.recording.evidence[self._shown :]
+        if not new or self.is_silent or not self._options.is_shown:
+            return
+        if voice.report(self._drawn(new, fixes_follow)):
+            self._shown += len(new)
+
+    def _drawn(self, new: tuple[Evidence, ...], fixes_follow: bool) -> str:
+        try:
+            from whynan.report import terminal
+
+            part = diagnose(replace(self.recording, evidence=new))
+            stories = [tell(a) for a in part.anomalies]
+            if fixes_follow:
+                stories = [replace(story, fixes=()) for story in stories]
+            return terminal.styled(terminal.draw(stories), voice.is_on_terminal())
+        except Exception as error:  # the harm is told, however plainly
+            return in_short(new, error)
+
+    def diagnosis(self, outcome: Outcome) -> Diagnosis:
+        result = diagnose(self.recording, script=self._program.target, outcome=outcome)
+        unsaid = voice.unsaid()
+        return replace(
+            result,
+            mode=self._options.mode,
+            reproduced=self.reproduced,
+            notes=(*result.notes, *([unsaid] if unsaid else [])),
+        )
+
+    def write(self, outcome: Outcome, *, is_last: bool) -> None:
+        if self.is_silent or not self.outputs.are_wanted:
+            return
+        try:
+            diagnosis = self.diagnosis(outcome)
+        except Exception as error:
+            voice.say(f"nothing could be written: {error!r}")
+            return
+        self.outputs.write(diagnosis, self.recording, is_last=is_last)
+
+    def fill_capsule(self, watch: Watch | None, rank: int | None) -> None:
+        if watch is not None:
+            command = [self._program.target, *self._program.args]
+            self.outputs.fill_capsule(
+                watch, command, rank, lambda: self.recording.of(self.diagnosis("anomaly"))
+            )

@@ -1,0 +1,74 @@
+"""What a program exchanges with other processes, as events of its own: only a job of ranks listens."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, Protocol
+
+from torch import distributed as dist
+from torch.distributed import distributed_c10d
+from torch.nn.parallel import DistributedDataParallel
+
+from whynan.seam.patches import Patches
+from whynan.seam.sites import beyond_own
+from whynan.seam.versions import SENT
+
+
+class Job(Protocol):
+    """Who wants to know."""
+
+    def job_joined(self) -> None: ...
+    def replica_made(self, replica: DistributedDataParallel) -> None: ...
+    def exchange_begins(self, name: str, sent: Any, group: Any, frame: FrameType) -> None: ...
+
+
+def install(job: Job, patches: Patches) -> None:
+    exchanges = _Exchanges(job)
+    for module in (distributed_c10d, dist):
+        patches.wrap(module, "init_process_group", exchanges.wrap_init)
+        for name in SENT:
+            if hasattr(module, name):
+                patches.wrap(module, name, exchanges.wrap)
+    patches.wrap(DistributedDataParallel, "__init__", exchanges.wrap_replica)
+
+
+class _Exchanges:
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._depth = 0  # some are made of others
+
+    def wrap_init(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def init(*args: Any, **kwargs: Any) -> Any:
+            result = original(*args, **kwargs)
+            self._job.job_joined()
+            return result
+
+        return init
+
+    def wrap_replica(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def init(replica: Any, *args: Any, **kwargs: Any) -> None:
+            original(replica, *args, **kwargs)
+            self._job.replica_made(replica)
+
+        return init
+
+    def wrap(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        name = original.__name__
+        signature = inspect.signature(original)
+
+        def exchange(*args: Any, **kwargs: Any) -> Any:
+            if self._depth:
+                return original(*args, **kwargs)
+            given = signature.bind_partial(*args, **kwargs).arguments
+            sent, group = given.get(SENT.get(name, "")), given.get("group")
+            self._job.exchange_begins(name, sent, group, beyond_own(sys._getframe(1)))
+            self._depth += 1
+            try:
+                return original(*args, **kwargs)
+            finally:
+                self._depth -= 1
+
+        return exchange

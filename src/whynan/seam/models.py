@@ -1,0 +1,169 @@
+"""Models that are called, cast, compiled or given buffers, as events."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from whynan.seam.events import Events
+from whynan.seam.patches import Patches
+from whynan.seam.private import MODULE_CALL, hooks_after, hooks_before
+from whynan.seam.sites import beyond_own, is_torch_file
+
+NARROW = (torch.float16, torch.float8_e4m3fn, torch.float8_e5m2)
+
+
+def install(events: Events, patches: Patches) -> None:
+    without = _WithoutGradients(events)
+    for block in (torch.no_grad, torch.inference_mode):
+        patches.wrap(block, "__enter__", without.wrap_enter)
+        patches.wrap(block, "__exit__", without.wrap_exit)
+    patches.on_restore(without.remove)
+    casts = _Casts(events)
+    patches.wrap(nn.Module, "half", casts.wrap_half)
+    patches.wrap(nn.Module, "to", casts.wrap_to)
+    patches.wrap(torch, "compile", _Compiling(events, without).wrap)
+    buffers = _Buffers(events)
+    patches.wrap(nn.Module, "register_buffer", buffers.wrap)
+    patches.wrap(nn.Module, "__setstate__", buffers.wrap)
+
+
+class _Local(threading.local):
+    def __init__(self) -> None:
+        self.blocks = 0  # nested no_grad and inference_mode blocks
+        self.depth = 0  # nested module calls
+
+
+class _WithoutGradients:
+    """The outermost module's output inside `no_grad` and `inference_mode`. Global module hooks are there
+    only inside them: every module call would pay for them in training, where the loss tells all."""
+
+    def __init__(self, events: Events) -> None:
+        self._events = events
+        self._local = _Local()
+        self._key = id(self)
+        self._wanted = True
+
+    def give_up(self) -> None:
+        """For good: a compiler would warn of the hooks and take them into its graphs."""
+        self._wanted = False
+        self.remove()
+
+    def remove(self) -> None:
+        hooks_before.pop(self._key, None)
+        hooks_after.pop(self._key, None)
+
+    def wrap_enter(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def enter(block: Any) -> Any:
+            local = self._local
+            if local.blocks == 0 and self._wanted:
+                local.depth = 0
+                hooks_before[self._key] = self._enter
+                hooks_after[self._key] = self._leave
+            local.blocks += 1
+            return original(block)
+
+        return enter
+
+    def wrap_exit(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def leave(block: Any, *error: Any) -> Any:
+            local = self._local
+            local.blocks = max(0, local.blocks - 1)
+            if local.blocks == 0:
+                self.remove()
+            result = original(block, *error)
+            if local.blocks == 0:
+                self._events.tell("gradients_return")
+            return result
+
+        return leave
+
+    def _enter(self, module: Any, args: Any) -> None:
+        self._local.depth += 1
+
+    def _leave(self, module: Any, args: Any, output: Any) -> None:
+        local = self._local
+        local.depth = max(0, local.depth - 1)
+        if local.depth or not local.blocks or not self._events.quiet.is_the_programs:
+            return
+        self._events.tell("model_called", module)
+        if not torch.is_grad_enabled() and not _is_part_of_another():  # else a closure in step()
+            self._events.tell("model_returned", module, output)
+
+
+def _is_part_of_another() -> bool:
+    """Whether the module that is running was called by another one: it is not the outermost, though
+    the block without gradients may have begun inside that other one."""
+    frame, calls = sys._getframe(1).f_back, 0
+    while frame is not None:
+        calls += frame.f_code is MODULE_CALL
+        frame = frame.f_back
+    return calls > 1
+
+
+class _Casts:
+    """A model that is made narrower: its weights or statistics may not fit."""
+
+    def __init__(self, events: Events) -> None:
+        self._events = events
+
+    def wrap_half(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def half(module: Any) -> Any:
+            return self._cast(original, module)
+
+        return half
+
+    def wrap_to(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def to(module: Any, *args: Any, **kwargs: Any) -> Any:
+            if any(a in NARROW for a in (*args, *kwargs.values()) if isinstance(a, torch.dtype)):
+                return self._cast(original, module, *args, **kwargs)
+            return original(module, *args, **kwargs)
+
+        return to
+
+    def _cast(self, original: Callable[..., Any], module: Any, *args: Any, **kwargs: Any) -> Any:
+        if not self._events.quiet.is_the_programs:
+            return original(module, *args, **kwargs)
+        self._events.tell("cast_begins", module)
+        try:
+            return original(module, *args, **kwargs)
+        finally:
+            self._events.tell("cast_ends", module)
+
+
+class _Compiling:
+    """`torch.compile`, as far as the program calls it: torch.cond and others compile for themselves."""
+
+    def __init__(self, events: Events, without: _WithoutGradients) -> None:
+        self._events = events
+        self._without = without
+
+    def wrap(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def compile_function(*args: Any, **kwargs: Any) -> Any:
+            caller = beyond_own(sys._getframe(1)).f_code.co_filename
+            if not is_torch_file(caller) or caller.endswith("nn/modules/module.py"):
+                self._without.give_up()
+                self._events.tell("compiled")
+            return original(*args, **kwargs)
+
+        return compile_function
+
+
+class _Buffers:
+    """Modules that get a buffer, or come with some out of a copy or a file."""
+
+    def __init__(self, events: Events) -> None:
+        self._events = events
+
+    def wrap(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def own(module: Any, *args: Any, **kwargs: Any) -> Any:
+            result = original(module, *args, **kwargs)
+            self._events.tell("buffers_made", module)
+            return result
+
+        return own

@@ -1,0 +1,112 @@
+"""whynan's own work: no mode of the program sees it, and its errors are not the program's."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from whynan.seam.private import (
+    current_mode,
+    dispatch_modes,
+    function_modes,
+    function_modes_off,
+    modes_off,
+    pop_mode,
+    push_mode,
+    tracing_state,
+    transform,
+)
+from whynan.seam.versions import RecorderMode
+
+
+def pause() -> Any:
+    """Take this thread's recorder off, so that operations run at full speed."""
+    return pop_mode() if isinstance(current_mode(), RecorderMode) else None
+
+
+def resume(mode: Any) -> None:
+    """Put back what `pause` took off."""
+    if mode is not None:
+        push_mode(mode)
+
+
+@contextmanager
+def other_modes_off() -> Iterator[None]:
+    """The program's own modes must not see whynan's work."""
+    with function_modes_off(), modes_off():
+        yield
+
+
+def has_other_modes() -> bool:
+    """Whether the program has modes of its own; the recorder's counts where it was not paused."""
+    return bool(function_modes() or dispatch_modes())
+
+
+def is_transformed() -> bool:
+    """Whether torch.func is at work, whose tensors stand for many and cannot be read; or
+    `torch.jit.trace`, which would write down what whynan computes."""
+    return transform() is not None or tracing_state() is not None
+
+
+class _PerThread(threading.local):
+    def __init__(self) -> None:
+        self.own = 0  # whynan's own work, or torch printing a tensor: not the program's
+        self.depth = 0  # inside an optimizer's step
+        self.later: list[Callable[[], None]] = []
+
+
+class Quiet:
+    """Runs whynan's own work; `failed` is told of an error in it, and whether to go on after it."""
+
+    def __init__(self, failed: Callable[[BaseException], bool]) -> None:
+        self.active = True
+        self.local = _PerThread()
+        self._failed = failed
+
+    def __call__(self, work: Callable[..., Any], *args: Any, otherwise: Any = None) -> Any:
+        if not self.active:
+            return otherwise
+        local = self.local
+        local.own += 1
+        mode = pause() if dispatch_modes() else None
+        try:
+            if dispatch_modes() or function_modes():
+                with other_modes_off():
+                    return work(*args)
+            return work(*args)
+        except Exception as error:
+            self._fail(error)
+            return otherwise
+        finally:
+            if mode is not None:
+                push_mode(mode)
+            local.own -= 1
+            if local.later and not local.own:
+                self._catch_up()
+
+    def then(self, work: Callable[[], None]) -> None:
+        """When whynan's work in this thread is over: a mode cannot come or go in the middle of it."""
+        self.local.later.append(work)
+        if not self.local.own:
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        local = self.local
+        local.own += 1
+        try:
+            while local.later:
+                local.later.pop(0)()
+        except Exception as error:
+            self._fail(error)
+        finally:
+            local.own -= 1
+
+    def _fail(self, error: BaseException) -> None:
+        self.active = self._failed(error)
+
+    @property
+    def is_the_programs(self) -> bool:
+        """Whether it is the program that works now, not whynan, an optimizer or torch.func."""
+        return self.active and not self.local.own and not self.local.depth and not is_transformed()

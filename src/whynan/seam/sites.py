@@ -1,0 +1,120 @@
+"""From the running stack to the user's own line, down to the column."""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+from types import CodeType, FrameType
+from typing import NamedTuple
+
+import torch
+
+from whynan.model import Site
+from whynan.source.positions import site_at
+
+OWN, LIBRARY, THIRD_PARTY, USER = -1, 0, 1, 2
+
+_torch_as_imported = os.path.dirname(torch.__file__) + os.sep
+_torch_root = os.path.dirname(os.path.realpath(torch.__file__)) + os.sep
+_own_root = os.path.dirname(os.path.dirname(os.path.realpath(__file__))) + os.sep
+_stdlib_roots = tuple(
+    os.path.realpath(path) + os.sep
+    for name in ("stdlib", "platstdlib")
+    if (path := sysconfig.get_paths().get(name))
+)
+_kinds: dict[str, int] = {}
+
+
+class Frames(NamedTuple):
+    """Where an operation was called: the innermost frame that is not library code,
+    the user's own frame when that is another, and the innermost library function."""
+
+    code: CodeType
+    lasti: int
+    user_code: CodeType | None
+    user_lasti: int
+    inside: CodeType | None
+
+
+def kind_of_file(filename: str) -> int:
+    """Library (torch, Python, whynan), third party, or the user's own."""
+    kind = _kinds.get(filename)
+    if kind is None:
+        kind = _kinds[filename] = _classify(filename)
+    return kind
+
+
+def _classify(filename: str) -> int:
+    if filename.startswith("<"):
+        return USER if filename.startswith(("<ipython", "<stdin", "<doctest")) else LIBRARY
+    path = os.path.realpath(filename)
+    if path.startswith(_own_root):
+        return OWN
+    if path.startswith(_torch_root):
+        return LIBRARY
+    if f"{os.sep}site-packages{os.sep}" in path or f"{os.sep}dist-packages{os.sep}" in path:
+        return THIRD_PARTY
+    return LIBRARY if path.startswith(_stdlib_roots) else USER
+
+
+def is_torch_file(filename: str) -> bool:
+    """Whether torch itself is calling, for its own purposes."""
+    return filename.startswith(_torch_as_imported)
+
+
+def beyond_own(frame: FrameType) -> FrameType:
+    """The nearest frame that is not whynan's."""
+    while frame.f_back is not None and kind_of_file(frame.f_code.co_filename) == OWN:
+        frame = frame.f_back
+    return frame
+
+
+def capture(frame: FrameType | None, stop: CodeType | None = None) -> Frames | None:
+    """The call site seen from `frame`; None when `stop` runs below any non-library frame."""
+    inside = None
+    while frame is not None:
+        code = frame.f_code
+        kind = _kinds.get(code.co_filename)
+        if kind is None:
+            kind = kind_of_file(code.co_filename)
+        if kind > LIBRARY:
+            if kind == USER:
+                return Frames(code, frame.f_lasti, None, 0, inside)
+            outer: FrameType | None = frame.f_back
+            while outer is not None and kind_of_file(outer.f_code.co_filename) != USER:
+                outer = outer.f_back
+            if outer is None:
+                return Frames(code, frame.f_lasti, None, 0, inside)
+            return Frames(code, frame.f_lasti, outer.f_code, outer.f_lasti, inside)
+        if code is stop:
+            return None
+        if kind == LIBRARY:
+            inside = code
+        frame = frame.f_back
+    return None
+
+
+def users_own(frames: Frames | None) -> Frames | None:
+    """The user's line, also where a third party's code stands in between."""
+    if frames is None or frames.user_code is None:
+        return frames
+    return Frames(frames.user_code, frames.user_lasti, None, 0, frames.inside)
+
+
+def passes_through(frame: FrameType | None, file_end: str, stop: CodeType) -> bool:
+    """Whether a frame of that file stands between here and `stop`."""
+    while frame is not None and frame.f_code is not stop:
+        if frame.f_code.co_filename.endswith(file_end):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def site_of(frames: Frames) -> Site:
+    """Resolve a captured call site to file, line and columns."""
+    site = site_at(frames.code, frames.lasti)
+    if frames.user_code is None:
+        return site
+    from dataclasses import replace
+
+    return replace(site, caller=site_at(frames.user_code, frames.user_lasti))

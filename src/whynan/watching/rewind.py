@@ -1,0 +1,77 @@
+"""Back to the start of a step: buffers, random states, batches and schedules as they were."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from whynan.seam.loading import Fetch
+from whynan.seam.patches import Patches
+from whynan.seam.randomness import Randomness, Saved
+from whynan.seam.schedules import Schedules
+from whynan.watching.batches import Again, Batches
+from whynan.watching.buffers import Buffers
+
+
+class Rewind:
+    """Knows what a step started from; hears of loaders and buffers all the time."""
+
+    def __init__(self) -> None:
+        self.buffers = Buffers()
+        self.randomness = Randomness()
+        self.batches = Batches(self.randomness)
+        self.schedules = Schedules()
+        self.start_states: Saved | None = None
+
+    def install(self, patches: Patches) -> None:
+        self.randomness.install(patches)
+        patches.on_restore(self.schedules.go_on)
+
+    def buffers_made(self, module: torch.nn.Module) -> None:
+        self.buffers.buffers_made(module)
+
+    def optimizer_made(self, optimizer: Any) -> None:
+        """The model exists, nothing has run: the first step's start."""
+        if self.start_states is None:
+            self.buffers.save()
+            self.start_states = self.randomness.save()
+
+    def fetch_begins(self, fetch: Fetch) -> Again | None:
+        return self.batches.fetch_begins(fetch)
+
+    def fetch_ends(self, fetch: Fetch) -> None:
+        self.batches.fetch_ends(fetch)
+
+    def save(self) -> None:
+        """What the next step starts from."""
+        self.buffers.save()
+        if not self.batches.ever:
+            self.start_states = self.randomness.save()
+
+    def begin_step(self) -> None:
+        self.schedules.go_on()
+        self.batches.begin_step()
+
+    def is_possible(self) -> bool:
+        return self.batches.can_repeat()
+
+    def back(self) -> None:
+        """The next step of the loop is the last one once more."""
+        self.buffers.restore()
+        if not self.batches.ever and self.start_states is not None:
+            self.randomness.restore(self.start_states)
+        self.batches.repeat()
+        self.schedules.stand_still()
+
+    def stop(self) -> None:
+        """No more of it; the loop goes on."""
+        self.batches.stop_repeating()
+        self.schedules.go_on()
+
+    def drop(self) -> None:
+        """As if the batch had never been there; until the next one, schedules stand still."""
+        self.buffers.restore()
+        self.batches.drop()
+        self.batches.begin_step()
+        self.schedules.stand_still()

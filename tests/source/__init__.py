@@ -1,0 +1,1 @@
+"""The user's text: parsed once, followed, quoted."""
