@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from whynan.lint.layout import LINES
-from whynan.lint.ops import KNOWN, operation
+from whynan.lint.spelling import KNOWN, operation
 from whynan.lint.terms import SHAPE_OPS
 from whynan.source.trees import Function, parsed
 
