@@ -15,8 +15,8 @@ SOURCE = Path(whynan.__file__).parent
 NOUNS = {"model", "recording", "rulebook", "errors", "version", "codec", "files", "voice"}
 # Which folders each folder may import, besides the top-level nouns and itself.
 ARROWS: dict[str, set[str]] = {
-    "source": set(),
     "ops": set(),
+    "source": {"ops"},
     "seam": {"source"},
     "record": {"source", "ops", "seam"},
     "watching": {"source", "seam", "record"},

@@ -204,6 +204,7 @@ ELSEWHERE = {
     ("lint/reader.py", "enumerate"): "Python's own functions",
     ("checking/file_text.py", "troubles"): "columns of a report",
     ("stable/__init__.py", "safe_div"): "whynan's own functions",
+    ("lint/rewrite.py", "log_softmax"): "which functions are methods, too",
     ("record/relations.py", "elementwise"): "kinds of the table, which share words with operations",
 }
 

@@ -19,7 +19,7 @@ from whynan.lint.terms import (
     strip,
     walk_through,
 )
-from whynan.ops.table import TABLE, row, that
+from whynan.ops.table import OPERATORS, TABLE, row, that
 
 if TYPE_CHECKING:
     from whynan.lint.flow import Walker
@@ -286,7 +286,9 @@ def is_mask(term: Term) -> bool:
 
 
 # Of the shape operations, those that leave the type as it is.
-PLACES = that("keeps") - that("casts")
+PLACES = (that("keeps") - that("casts", "enters")) | {"cpu", "cuda"}
+STAY_WHOLE = ({op.name for op in OPERATORS.values()} - {"div", "pow"}) | {"square", "index"}
+WHOLE = that("whole") | {"compare", ".long", ".int", ".randint"}
 BOOL = re.compile(r"(^|\.)bool_?$")
 
 
@@ -323,9 +325,9 @@ def is_whole(term: Term, depth: int = 8) -> bool:
     t = resolve(term)
     if t.op == "const":
         return isinstance(t.value, int)
-    if t.op in ("arange", "argmax", "bincount", "compare", "count_nonzero", "one_hot", ".long", ".int", ".randint"):  # fmt: skip
+    if t.op in WHOLE:
         return "dtype" not in t.kw and all(is_whole(a) for a in t.args if a.op == "const")
-    if t.op in ("add", "sub", "mul", "neg", "square", "abs", "index") or t.op in PLACES:
+    if t.op in STAY_WHOLE or t.op in PLACES:
         return bool(t.args) and depth > 0 and is_whole(t.args[0], depth - 1) and (
             t.op in PLACES or t.op == "index" or all(is_whole(a, depth - 1) for a in t.args)
         )  # fmt: skip

@@ -27,9 +27,10 @@ from whynan.lint.scopes import (
 from whynan.lint.source import Source
 from whynan.lint.spelling import KNOWN, operation
 from whynan.lint.terms import Term, names_in, strip
+from whynan.ops.table import that
 from whynan.source.trees import Function, statements
 
-IN_PLACE_MODULE = ("half", "double", "float", "bfloat16")
+IN_PLACE_MODULE = (that("casts") & that("tensor")) - {"cuda"}  # of a module, too
 
 
 class Walker:

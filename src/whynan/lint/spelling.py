@@ -46,7 +46,7 @@ def _computes(op: Op) -> bool:
 
 # What a method or function of these names computes is worth knowing; other methods stay unknown.
 KNOWN = frozenset(op.name for op in TABLE if _computes(op)) | {"clip_grad_norm_", "Adam", "AdamW"}
-TENSOR_METHODS = that("tensor")
+TENSOR_METHODS = that("tensor") | {"long", "bool"}
 # How operators are written in Python, and what is no operation on numbers.
 OPERATORS = {node: op.name for node, op in PYTHON.items()} | {
     "BitAnd": "and", "BitOr": "or", "BitXor": "xor", "LShift": "shift", "RShift": "shift",

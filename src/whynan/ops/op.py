@@ -65,6 +65,7 @@ Does = Literal[
     "spread",  # how far values are apart; torch warns of it where there are too few
     "squares",
     "tensor",  # a method of that name is a tensor's, not an array's or another object's
+    "whole",  # of whole numbers, in a type of theirs, if it is not given floats
     "turns",  # a view whose derivative is such a view again: nothing is computed at its node
 ]  # fmt: skip
 

@@ -13,10 +13,10 @@ SHAPES = (
     op("ones", "ones ones_like new_ones", numpy="ones ones_like", reads="nothing", does="constant faithful"),
     op("full", "full full_like new_full scalar_tensor", numpy="full full_like", takes="size fill_value",
        reads="nothing", does="constant fills"),
-    op("arange", numpy="arange", reads="nothing", does="constant"),
+    op("arange", numpy="arange", reads="nothing", does="constant whole"),
     op("linspace", numpy="linspace", reads="nothing", does="constant"),
     op("eye", numpy="eye identity", reads="nothing", does="constant"),
-    op("one_hot", reads="unknown", does="flat"),
+    op("one_hot", reads="unknown", does="flat whole"),
     # Random numbers.
     op("rand", "rand rand_like uniform random", also="random_sample", reads="nothing", range="[0, 1)",
        does="random overwrites"),
@@ -79,5 +79,5 @@ SHAPES = (
     # Put at a place.
     *each("index_add index_copy index_reduce scatter scatter_add scatter_reduce", "put"),
     op("index_put", "index_put _index_put_impl", reads="put"),
-    op("bincount", numpy="bincount", reads="put", does="counts"),
+    op("bincount", numpy="bincount", reads="put", does="counts whole"),
 )  # fmt: skip
