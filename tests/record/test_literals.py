@@ -44,17 +44,17 @@ def test_the_matrix_of_a_batch_is_named() -> None:
 
 
 def test_a_nan_that_the_program_hands_in_is_its_own() -> None:
-    def selected() -> None:
+    def selected() -> object:
         x = torch.tensor([1.0, -1.0])
-        torch.where(x > 0, x, FILL).log().sum().item()
+        return torch.where(x > 0, x, FILL).log().sum().item()
 
-    def filled() -> None:
+    def filled() -> object:
         x = torch.tensor([1.0, -1.0])
-        x.masked_fill(x < 0, FILL).log().sum().item()
+        return x.masked_fill(x < 0, FILL).log().sum().item()
 
-    def of_the_sign() -> None:
+    def of_the_sign() -> object:
         sign, size = torch.linalg.slogdet(mirrored().detach())
-        torch.where(sign == -1, FILL, size).exp().item()
+        return torch.where(sign == -1, FILL, size).exp().item()
 
     expect(selected, "torch.where", "nan_literal")
     expect(filled, "masked_fill", "nan_literal")

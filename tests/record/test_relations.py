@@ -157,13 +157,13 @@ def test_infinities_in_a_product_of_matrices_are_told_apart() -> None:
     """Of both signs, their sum is not defined; times 0, each alone is not."""
     rows = torch.tensor([[1.0, -1.0], [2.0, 3.0]])
 
-    def signs() -> None:
+    def signs() -> object:
         filled = torch.full((2, 2), float("inf"))
-        (filled @ rows.t()).sum().item()
+        return (filled @ rows.t()).sum().item()
 
-    def zeros() -> None:
+    def zeros() -> object:
         filled = torch.full((2, 2), float("inf"))
-        (filled @ (rows.t() - 1)).sum().item()
+        return (filled @ (rows.t() - 1)).sum().item()
 
     expect(signs, "filled @", "inf_minus_inf")
     expect(zeros, "filled @", "zero_times_inf")

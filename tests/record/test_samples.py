@@ -45,7 +45,7 @@ def test_a_loss_that_averages_nothing_is_no_samples(programs: ForkServer, tmp_pa
     """The first target is the first sample's, and a constant stands at the end."""
     loss = """nn.functional.cross_entropy(
         net(x).expand(4, 2), torch.cat([(y[:1] * 0).long() - 100, torch.full((3,), -100)]))"""
-    found = first(programs, tmp_path, TARGETS.format(bad=6, loss=loss))
+    found = first(programs, tmp_path, TARGETS.format(bad=6, loss=loss) + "print(loss)")
     assert found["mechanism"] == "empty_reduction"
     assert found["sample"] is None
 
@@ -167,7 +167,9 @@ class Net(nn.Module):
         self.lstm = nn.LSTM(3, 8, batch_first={first})
     def forward(self, x):
         return self.lstm(x)[0].{mean} + x.sum(-1).log().{mean}
-Net()(x).sum().backward()
+loss = Net()(x).sum()
+loss.backward()
+print(loss.item())
 """
 
 

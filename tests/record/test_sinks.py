@@ -101,7 +101,7 @@ def test_clipping_by_a_large_finite_norm_is_not() -> None:
 
 @pytest.mark.parametrize("read", ["item", "tolist", "numpy", "print", "format", "save", "float"])
 def test_values_read_out(read: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def program() -> None:
+    def program() -> object:
         bad = torch.zeros(1).log()
         readers: dict[str, Callable[[], object]] = {
             "item": bad.item,
@@ -112,7 +112,7 @@ def test_values_read_out(read: str, tmp_path: Path, capsys: pytest.CaptureFixtur
             "save": lambda: torch.save({"weights": bad}, tmp_path / "w.pt"),
             "float": lambda: float(bad),
         }
-        readers[read]()
+        return readers[read]()
 
     found = anomalies_of(program)
     assert [a.evidence.sink for a in found] == ["observed"]
@@ -281,13 +281,13 @@ def test_a_wrong_value_that_is_read_out_is_harm(
 def test_numbers_and_tensors_keep_their_names_apart() -> None:
     scale = 1e30
 
-    def product() -> None:
+    def product() -> object:
         x = torch.tensor([3e9])
-        (scale * x).tolist()
+        return (scale * x).tolist()
 
-    def quotient() -> None:
+    def quotient() -> object:
         w = torch.zeros(2)
-        (40 / w).tolist()
+        return (40 / w).tolist()
 
     assert "scale" not in " ".join(anomalies_of(product)[0].finding.observed)
     assert "divided by `w`, which is 0" in anomalies_of(quotient)[0].finding.headline
@@ -337,13 +337,15 @@ def test_a_bad_loss_whose_gradients_are_cleaned_is_no_harm() -> None:
     assert found[0].evidence.sink == "loss"
 
 
-def test_a_bad_loss_with_finite_gradients_is_harm() -> None:
-    """Nobody cleaned anything: the loss was simply infinite beside them."""
+@pytest.mark.parametrize("weight", [1.0, 512.0])
+def test_a_bad_loss_with_finite_gradients_is_no_harm(weight: float) -> None:
+    """The loss is infinite beside them, and the update is not: nothing is spoilt."""
     infinite = torch.zeros(1)
-    found = anomalies_of(
-        lambda: train_with(lambda w: None, lambda w: w.sum() - infinite.log().sum())
-    )
-    assert found[0].evidence.sink == "loss"
+
+    def loss_of(w: nn.Parameter) -> torch.Tensor:
+        return weight * (w.sum() - infinite.log().sum())
+
+    assert anomalies_of(lambda: train_with(lambda w: None, loss_of)) == ()
 
 
 @pytest.mark.parametrize(
@@ -360,7 +362,7 @@ def is_broken(v):
 def program():
     value = torch.zeros(1).log().sub(torch.zeros(1).log()).item()
     if {test}:
-        return "left out"
+        return None
     return value
 """
     path = tmp_path / "program.py"
@@ -373,24 +375,24 @@ def program():
 @pytest.mark.parametrize(
     ("branch", "is_harm"),
     [
-        ("if not math.isfinite(loss.item()): print('bad loss', loss.item()); continue", False),
-        ("if not torch.isfinite(loss): print(f'bad loss {loss}'); continue", False),
-        ("if loss != loss: print('bad', loss); continue", False),
-        ("ok = torch.isfinite(loss)\n        if not ok: print('{}'.format(loss)); continue", False),
+        ("if not math.isfinite(loss.item()): print('bad loss', loss.item()); continue", True),
+        ("if not torch.isfinite(loss): print(f'bad loss {loss}'); continue", True),
+        ("if loss != loss: print('bad', loss); continue", True),
+        ("ok = torch.isfinite(loss)\n        if not ok: print('{}'.format(loss)); continue", True),
         ("seen.append(loss.item())\n        if math.isnan(seen[-1]): continue", False),
         (
             "v = loss.numpy()\n        if math.isnan(float(v)): seen.append(float(v)); continue",
             False,
         ),
         ("seen.append(numpy.nansum(loss.numpy()))", False),
-        ("if loss.isfinite(): seen.append(1)\n        else: print(loss)", False),
+        ("if loss.isfinite(): seen.append(1)\n        else: print(loss)", True),
         ("if torch.isnan(loss): print('stopping', loss.item()); break", True),
-        ("print(loss.item())", True),
+        ("print(loss.item())", False),
         ("if step % 2: print(loss.item())", True),
-        ("if torch.isfinite(other): print(loss.item()); continue", True),
+        ("if torch.isfinite(other): print(loss.item()); continue", False),
     ],
 )
-def test_telling_of_a_bad_value_after_a_test_is_harm_only_if_the_loop_ends(
+def test_a_printed_bad_value_is_harm_unless_its_line_prints_a_finite_one_afterwards(
     branch: str, is_harm: bool, tmp_path: Path
 ) -> None:
     source = f"""
@@ -413,7 +415,7 @@ def program():
     assert bool(anomalies_of(space["program"])) == is_harm
 
 
-def test_a_function_that_leaves_a_bad_step_out_may_tell_of_it(tmp_path: Path) -> None:
+def test_a_line_that_prints_nothing_but_a_bad_value_has_the_last_word(tmp_path: Path) -> None:
     source = """
 import torch
 
@@ -432,7 +434,7 @@ def program():
     path.write_text(source)
     space: dict[str, Callable[[], object]] = {}
     exec(compile(source, str(path), "exec"), space)
-    assert anomalies_of(space["program"]) == ()
+    assert [a.evidence.sink for a in anomalies_of(space["program"])] == ["observed"]
 
 
 def test_minus_infinity_in_an_output_is_meant_and_plus_infinity_is_not() -> None:
@@ -497,17 +499,6 @@ def test_a_sample_is_named_wherever_its_rows_were_put(back: list[int]) -> None:
 
 def test_no_sample_is_named_where_rows_were_added_up() -> None:
     assert sample_after(lambda out: (out - out.flip(0)).cumsum(0)[1:] * 1) is None
-
-
-def test_an_infinite_loss_is_harm_also_when_it_is_weighted() -> None:
-    """Near miss of a loss scale: what is multiplied is infinite already."""
-    infinite = torch.zeros(1)
-
-    def loss_of(w: nn.Parameter) -> torch.Tensor:
-        return 512.0 * (w.sum() - infinite.log().sum())
-
-    found = anomalies_of(lambda: train_with(lambda w: None, loss_of))
-    assert found[0].finding.mechanism == "log_nonpositive"
 
 
 def by_hand(skips: bool) -> None:

@@ -127,7 +127,8 @@ def test_cast_overflow_names_both_types() -> None:
 
     expect(program, "x.half()", "overflow")
     with whynan.trace() as trace:
-        program()
+        kept = program()
+    assert kept
     causes = [c.code for c in whynan.diagnose(trace).anomalies[0].finding.causes]
     assert causes == ["low_precision"]
 
@@ -272,16 +273,18 @@ def test_fused_and_foreach_optimizers() -> None:
 
 
 def test_origin_in_another_thread() -> None:
-    def work() -> None:
-        torch.log(torch.zeros(2)).tolist()
+    def work(kept: list[object]) -> None:
+        kept.append(torch.log(torch.zeros(2)).tolist())
 
-    def program() -> None:
-        thread = threading.Thread(target=work)
+    def program() -> object:
+        kept: list[object] = []
+        thread = threading.Thread(target=work, args=(kept,))
         thread.start()
         thread.join()
+        return kept
 
     assert origin_of(program) == (
-        "torch.log(torch.zeros(2)).tolist()",
+        "kept.append(torch.log(torch.zeros(2)).tolist())",
         "log_nonpositive",
         "forward",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from whynan import voice
 from whynan.diagnosis.engine import diagnose
 from whynan.errors import AnomalyFound, StopRun, UsageError, WhynanError
+from whynan.harm.ledger import SHOWS_NONFINITE
 from whynan.model import Diagnosis, Evidence
 from whynan.recording import Recording
 from whynan.seam.supported import need_torch
@@ -95,7 +97,9 @@ def trace() -> Iterator[Trace]:
 
 
 def _is_bad(value: Any, depth: int = 3) -> bool:
-    """Whether a plain number, an array or a collection of them is not finite."""
+    """Whether a plain number, its text, an array or a collection of them is not finite."""
+    if isinstance(value, str):
+        return SHOWS_NONFINITE.search(value) is not None
     if isinstance(value, (float, complex)):
         return value - value != 0
     if type(value) in (list, tuple, dict):
@@ -105,7 +109,7 @@ def _is_bad(value: Any, depth: int = 3) -> bool:
         "f",
         "c",
     ):  # NumPy's; torch's has none
-        return bool((value - value != 0).any())
+        return bool(((value != value) | (abs(value) == math.inf)).any())
     return False
 
 

@@ -127,7 +127,7 @@ class Watch:
             self.rewind.buffers.know(model)
         for optimizer in optimizers:
             self.events.follow(optimizer)
-            self.recorder.tracer.began = True  # who has an optimizer has set up what it updates
+        self.recorder.tracer.will_train = False  # of what was set up before, nothing follows here
         if self.plan.traces and self.plan.live_steps > 0:
             self.phase = Live(self)
             self.recorder.start()
