@@ -237,7 +237,10 @@ class Pictures(Dataset):
 
 net = torch.nn.Conv2d(2, 1, 3)
 for x in DataLoader(Pictures(), batch_size=4, num_workers={workers}):
-    print(net(x).sum().item())
+    last = net(x).sum().item()
+    if last != last:
+        break
+print(last)
 """
 
 

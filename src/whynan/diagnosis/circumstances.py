@@ -234,7 +234,8 @@ def _gradients(evidence: Evidence, culprit: Operand | None) -> Iterator[Cause]:
                 yield Cause(code="exploding_gradients", evidence=f"{text}, {rate:.1f} times each")
                 return
     rows = [r for r in evidence.around.history if r.grad_max is not None and r.grad_max > 0]
-    last = [r.grad_max for r in rows[-6:] if r.grad_max is not None]
+    overflowed = next((i for i, r in enumerate(rows) if r.grad_max == math.inf), len(rows))
+    last = [r.grad_max for r in rows[: overflowed + 1][-6:] if r.grad_max is not None]
     grows = len(last) >= 4 and all(b > 1.5 * a for a, b in pairwise(last))
     if grows and last[-1] > GREW * last[0]:
         # An infinite norm may be its squares' overflow: nothing is said of the gradient itself.

@@ -13,11 +13,11 @@ from types import ModuleType
 from whynan.model import Site
 from whynan.source.bindings import place
 from whynan.source.names import Names, names_of
-from whynan.source.positions import node_at, written_at
+from whynan.source.positions import is_at, node_at, written_at
 from whynan.source.trees import statement_at, statements, tree_of
 
 # float("inf"), math.inf, -torch.inf, NEG_INF
-LITERAL = re.compile(r"(?<![a-z])(inf|nan|infty|infinity)(?![a-z])", re.IGNORECASE)
+LITERAL = re.compile(r"(?<![a-z])(inf|nan|infty|infinity)(?![a-z]|_to_num)", re.IGNORECASE)
 # The same, but for functions such as `nan_to_num`.
 WRITTEN = re.compile(r"(?<![a-z_])(inf|nan|infty|infinity)(?![a-z_])", re.IGNORECASE)
 CONVERSIONS = frozenset({"float", "tensor", "as_tensor", "asarray", "array"})
@@ -54,7 +54,7 @@ def _assigned(site: Site) -> Iterator[ast.expr]:
     for node in statements(tree_of(site.file).body):
         if isinstance(node, ast.Assign) and node.lineno <= site.line <= (node.end_lineno or 0):
             for target in node.targets:
-                if (target.lineno, target.end_lineno) == (site.line, site.end_line):
+                if is_at(target, site):
                     yield node.value
 
 

@@ -47,15 +47,18 @@ def node_at(site: Site) -> ast.expr | None:
     """The expression that stands there, in the tree of its file."""
     statement = statement_at(tree_of(site.file), site.line, inner=True)
     for node in ast.walk(statement) if statement is not None else ():
-        if isinstance(node, ast.expr) and (node.lineno, node.end_lineno) == (
-            site.line,
-            site.end_line,
-        ):
-            begin = characters(linecache.getline(site.file, node.lineno), node.col_offset)
-            end = characters(linecache.getline(site.file, site.end_line), node.end_col_offset or 0)
-            if (begin, end) == (site.column, site.end_column):
-                return node
+        if isinstance(node, ast.expr) and is_at(node, site):
+            return node
     return None
+
+
+def is_at(node: ast.expr, site: Site) -> bool:
+    """Whether the expression stands at the place, from its first column to its last."""
+    if (node.lineno, node.end_lineno) != (site.line, site.end_line):
+        return False
+    begin = characters(linecache.getline(site.file, node.lineno), node.col_offset)
+    end = characters(linecache.getline(site.file, site.end_line), node.end_col_offset or 0)
+    return (begin, end) == (site.column, site.end_column)
 
 
 def in_one_loop(first: Site, second: Site) -> bool:
