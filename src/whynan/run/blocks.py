@@ -20,7 +20,9 @@ from whynan.seam.supported import need_torch
 if TYPE_CHECKING:
     from whynan.harm.ledger import Sign
     from whynan.report.live_board import LiveBoard
-    from whynan.watching.watch import How, Policy, Watch
+    from whynan.watching.plan import Policy
+    from whynan.watching.told import How
+    from whynan.watching.watch import Watch
 
 NOT_REPEATED = "the step could not be repeated in place"
 
@@ -47,7 +49,8 @@ class Silent:
 def traced(*, stops: bool = False) -> Watch:
     """Everything is recorded, from the start to the end of a block."""
     need_torch()
-    from whynan.watching.watch import Plan, Watch
+    from whynan.watching.plan import Plan
+    from whynan.watching.watch import Watch
 
     return Watch(Plan(live_steps=sys.maxsize, always_live=True), Silent(stops=stops))
 
@@ -102,7 +105,8 @@ class _Block:
     def __init__(
         self, policy: Policy, capsule: Path | None, tell: Callable[[Diagnosis], None] | None
     ) -> None:
-        from whynan.watching.watch import LIVE_STEPS, Plan, Watch
+        from whynan.watching.plan import LIVE_STEPS, Plan
+        from whynan.watching.watch import Watch
 
         self.result = Watching()
         self.watch = Watch(Plan(policy=policy, live_steps=LIVE_STEPS), self)
@@ -113,7 +117,7 @@ class _Block:
         self._conclude(self._recorded(evidence), how)
 
     def unexplained(self, sign: Sign) -> None:
-        from whynan.watching.unseen import unseen
+        from whynan.watching.signs import unseen
 
         evidence = unseen(sign, NOT_REPEATED)
         self._conclude(replace(self._recorded(evidence), evidence=(evidence,)), "no")
@@ -207,7 +211,7 @@ def watch(
         block.failed(own)
     if block.board is not None:
         block.board.flush()
-    block.result.skipped = list(block.watch.skipped)
+    block.result.skipped = list(block.watch.told.skipped)
     # A bare `except:` in the loop may have kept the request to stop from coming here.
     is_over = isinstance(error, StopRun) or (error is None and on_anomaly == "stop")
     if is_over and block.result.diagnosis is not None:

@@ -54,7 +54,7 @@ def look_again(
     command: Command, sign: Sign, save_batch: Path | None, say: Callable[[str], None]
 ) -> Again:
     """Run a program again, to record the harm that was seen in it."""
-    from whynan.watching.phases import is_conclusive
+    from whynan.watching.signs import is_conclusive
 
     say(f"{sign.subject} at step {sign.step} went bad; running the script again to see it happen")
     again = Again()

@@ -161,7 +161,8 @@ class Run:
 
     def _start(self, late: bool) -> None:
         from whynan.seam.values import SAFETENSORS, is_being_imported
-        from whynan.watching.watch import LIVE_STEPS, Plan, Watch
+        from whynan.watching.plan import LIVE_STEPS, Plan
+        from whynan.watching.watch import Watch
 
         options = self.options
         live = LIVE_STEPS if options.live_steps is None else options.live_steps
@@ -319,7 +320,7 @@ class Run:
         sign, self._open = self._open, None
         if sign is None:
             return
-        from whynan.watching.unseen import unseen
+        from whynan.watching.signs import unseen
 
         try:
             found, why = self._explain_elsewhere(sign)
@@ -468,12 +469,12 @@ class Run:
     def _say_what_was_skipped(self) -> None:
         if self.watch is None:
             return
-        skipped = self.watch.skipped
+        skipped = self.watch.told.skipped
         if skipped:
             steps = ", ".join(map(str, skipped[:20])) + (", ..." if len(skipped) > 20 else "")
             self.say(f"skipped {len(skipped)} update(s), at step {steps}")
-        if self.watch.later:
-            self.say(f"{self.watch.later} more steps were harmful after that one")
+        if self.watch.told.later:
+            self.say(f"{self.watch.told.later} more steps were harmful after that one")
 
     def _print_traceback(self, error: BaseException) -> None:
         try:

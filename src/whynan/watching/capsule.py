@@ -34,7 +34,7 @@ def write(folder: Path, watch: Watch, program: list[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     names = dict(_names(watch))
     tensors: dict[str, torch.Tensor] = {}
-    optimizers = list(watch.optimizers)
+    optimizers = list(watch.progress.optimizers)
     settings = []
     for number, optimizer in enumerate(optimizers):
         settings.append(_optimizer(optimizer, f"optimizer.{number}", names, tensors))
@@ -57,7 +57,7 @@ def write(folder: Path, watch: Watch, program: list[str]) -> None:
     manifest = {
         "schema": SCHEMA,
         "program": program,
-        "step": watch.step,
+        "step": watch.progress.step,
         "optimizers": settings,
         "batches": batches,
         "random": random,

@@ -49,6 +49,21 @@ class Rewind:
         if not self.batches.ever:
             self.start_states = self.randomness.save()
 
+    def save_at_border(self) -> None:
+        """A step is over, and the next one begins here, unless a loader gives it a batch."""
+        if not self.batches.ever:
+            self.save()
+
+    def save_at_fetch(self) -> None:
+        """It begins with its first batch, after all that follows an update: averages, evaluation."""
+        if not self.batches.given:
+            self.save()
+
+    def step_left_out(self) -> None:
+        """The scaler skipped this step: the next one begins with batches of its own."""
+        self.batches.begin_step()
+        self.save_at_border()
+
     def begin_step(self) -> None:
         self.schedules.go_on()
         self.batches.begin_step()
