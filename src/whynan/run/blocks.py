@@ -15,6 +15,7 @@ from whynan.diagnosis.engine import diagnose
 from whynan.errors import AnomalyFound, StopRun, UsageError, WhynanError
 from whynan.model import Diagnosis, Evidence
 from whynan.recording import Recording
+from whynan.run.outputs import fill_capsule
 from whynan.seam.supported import need_torch
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ class _Block:
         if self.board is not None:
             self.board.report(found)
         if first and self._capsule is not None:
-            _keep(self._capsule, self.watch, recording.of(found))
+            fill_capsule(self._capsule, self.watch, sys.argv, lambda: recording.of(found))
         if self._policy == "stop":
             raise StopRun
         self._hand_over(replace(found, anomalies=found.anomalies[-1:]))
@@ -225,17 +226,6 @@ def _optimizers_so_far() -> list[Any]:
     from whynan.run.children import optimizers_so_far
 
     return optimizers_so_far() if threading.active_count() == 1 else []
-
-
-def _keep(folder: Path, watch: Watch, recording: Recording) -> None:
-    """What repeats the first bad step elsewhere."""
-    from whynan.watching import capsule
-
-    try:
-        capsule.write(folder, watch, sys.argv)
-        recording.save(folder / "recording.json")
-    except Exception as error:
-        voice.say(f"could not write the capsule {folder}: {error}")
 
 
 def _listed(value: Any) -> list[Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,11 +20,11 @@ if TYPE_CHECKING:
 class Telling:
     """`recording` is what is known so far."""
 
-    def __init__(self, program: Program, options: RunOptions, say: Callable[[str], None]) -> None:
+    def __init__(self, program: Program, options: RunOptions) -> None:
         self.recording = Recording()
         self.reproduced = "live"
         self.is_silent = False  # another rank tells the story
-        self.outputs = Outputs(options, say)
+        self.outputs = Outputs(options)
         self._program = program
         self._options = options
         self._shown = 0
