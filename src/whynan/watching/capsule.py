@@ -40,7 +40,7 @@ def write(folder: Path, watch: Watch, program: list[str]) -> None:
         settings.append(_optimizer(optimizer, f"optimizer.{number}", names, tensors))
     for parameter, name in names.items():
         tensors.setdefault(name, parameter)
-    tensors |= {f"buffer.{name}": value for name, value in watch.rewind.buffers.saved().items()}
+    tensors |= {f"buffer.{name}": value for name, value in watch.rewind.buffers.at_start().items()}
     given = watch.rewind.batches.given
     batches = [_described(b.item, f"batch.{i}", tensors) for i, b in enumerate(given)]
     states = given[0].after if given else watch.rewind.start_states

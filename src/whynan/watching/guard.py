@@ -29,8 +29,7 @@ from whynan.seam.tensors import bad_values
 from whynan.seam.training import Step
 from whynan.watching.buffers import Buffers
 from whynan.watching.history import History
-from whynan.watching.leaves import Leaves
-from whynan.watching.taken import IsWritten, Taken
+from whynan.watching.outside import IsWritten, Outside
 
 # Zero gradients under a loss like this one are the work of an overflow, not of a perfect fit.
 LARGE_LOSS = 1e15
@@ -64,8 +63,7 @@ class Guard:
     def __init__(self, buffers: Buffers, history: History) -> None:
         self.buffers = buffers
         self.history = history
-        self.leaves = Leaves()
-        self.taken = Taken()
+        self.outside = Outside()
         self.local = _PerThread()
         self._is_safe = False  # the update of this step cannot overflow
         self._is_spoilt = False  # a running variance is non-finite

@@ -13,9 +13,9 @@ from whynan.seam.events import Decision
 from whynan.seam.optimizers import Optimizer
 from whynan.seam.sites import capture
 from whynan.seam.training import Step
+from whynan.watching.outside import place_of
 from whynan.watching.phases import Phase
 from whynan.watching.signs import LOSS_SCALE, complaint, exit_code
-from whynan.watching.taken import place_of
 
 if TYPE_CHECKING:
     from whynan.watching.watch import Watch
@@ -32,7 +32,7 @@ class Guarding(Phase):
 
     def optimizer_made(self, optimizer: Optimizer) -> None:
         """After a long setup, training begins: its first steps are recorded."""
-        if self.watch.choice.has_rested and not self.watch.progress.step:
+        if self.watch.progress.has_rested and not self.watch.progress.step:
             self.settle()
 
     def backward_begins(self, roots: Any, frame: FrameType) -> None:
@@ -48,18 +48,18 @@ class Guarding(Phase):
         losses = guard.bad_losses(progress.step, None)
         if losses:
             watch.ledger.backward_begins(losses)
-            watch.ledger.backward_ends(spoilt=guard.leaves.remember(roots))
+            watch.ledger.backward_ends(spoilt=guard.outside.remember_leaves(roots))
         progress.step = max(progress.step + 1, watch.recorder.tracer.step)
         guard.begin_step()
 
     def _look_at_leaves(self) -> None:
-        spoilt = self.watch.guard.leaves.spoilt(self.watch.progress.step)
+        spoilt = self.watch.guard.outside.spoilt_leaf(self.watch.progress.step)
         if spoilt is not None:
             self._harm(self.watch.ledger.updated_by_hand(spoilt), None)
 
     def step_begins(self, step: Step) -> Decision:
         watch, guard, at = self.watch, self.watch.guard, self.watch.progress.step
-        if watch.choice.waits:
+        if watch.progress.waits:
             return "go"
         look = guard.before(step, at)
         losses = guard.bad_losses(at, capture(step.frame))
@@ -70,8 +70,8 @@ class Guarding(Phase):
             watch.sample(step)
             return self._harm(counted, step)
         if look.is_hidden:
-            watch.choice.suspect(at + 1)
-        if look.is_large and watch.choice.may_begin:
+            watch.progress.suspect()
+        if look.is_large and watch.progress.may_go_live:
             live = watch.go_live()
             live.take_over(guard.local.values)
             watch.quiet.then(partial(watch.quiet, live.step_begins, step))
@@ -79,7 +79,7 @@ class Guarding(Phase):
 
     def step_ends(self, step: Step) -> None:
         watch, at = self.watch, self.watch.progress.step
-        if not watch.choice.waits:
+        if not watch.progress.waits:
             watch.guard.note_row(step, at, watch.progress.scaling.scale)
             state = watch.guard.after(step, at, watch.recorder.slicer.is_written)
             self._harm(watch.ledger.step_ends(state), None)
@@ -94,7 +94,7 @@ class Guarding(Phase):
         self._harm(self.watch.ledger.scale_collapsed(sign), None)
 
     def settle(self) -> None:
-        if self.watch.choice.is_live(self.watch.progress.step):
+        if self.watch.progress.is_live():
             self.watch.go_live()
         else:
             self.watch.rewind.save_at_border()
@@ -109,11 +109,9 @@ class Guarding(Phase):
         if not counted:
             return "go"
         sign = counted[0]
-        if told.has_begun and policy == "warn":
-            told.later += 1
-            return "go"
-        if told.has_begun and sign.sink == "parameter":
-            return "go"  # too late to skip, and said already
+        if told.has_begun and (policy == "warn" or sign.sink == "parameter"):
+            told.later += policy == "warn"
+            return "go"  # said already, and a parameter is too late to skip
         if watch.plan.together:
             told.teller.unexplained(sign)
             return "go"
@@ -135,22 +133,22 @@ class Guarding(Phase):
 
     def value_read(self, tensor: torch.Tensor, value: Any, how: str, frame: FrameType) -> None:
         watch, is_written = self.watch, self.watch.recorder.slicer.is_written
-        sign = watch.guard.taken.read(tensor, value, frame, watch.progress.step, is_written)
+        sign = watch.guard.outside.read(tensor, value, frame, watch.progress.step, is_written)
         if sign is not None:
             watch.ledger.read(place_of(frame), sign)
 
     def saved(self, obj: Any, frame: FrameType) -> None:
         watch = self.watch
-        sign = watch.guard.taken.saved(obj, frame, watch.progress.step)
+        sign = watch.guard.outside.saved(obj, frame, watch.progress.step)
         watch.ledger.saved(place_of(frame), sign)
 
     def model_returned(self, module: Any, output: Any) -> None:
         """What the program does next with a bad output tells whether it deals with it: record that.
         Of a module whose outputs it deals with, again and again, only some are followed."""
         watch = self.watch
-        sign = watch.guard.taken.returned(module, output, watch.progress.step)
+        sign = watch.guard.outside.returned(module, output, watch.progress.step)
         watch.ledger.model_returned(id(module), sign)
-        if sign is None or not watch.choice.may_begin:
+        if sign is None or not watch.progress.may_go_live:
             return
         times = self._bad_outputs[id(module)] = self._bad_outputs.get(id(module), 0) + 1
         if times & (times - 1) == 0 and not watch.told.has_begun:
@@ -158,7 +156,7 @@ class Guarding(Phase):
 
     def cast_begins(self, module: Any) -> None:
         """A weight that does not fit becomes infinite: record what is made of it."""
-        if self.watch.choice.may_begin:
+        if self.watch.progress.may_go_live:
             self.watch.go_live()
 
     def compiled(self) -> None:
@@ -169,7 +167,7 @@ class Guarding(Phase):
 
     def ends(self, error: BaseException | None) -> None:
         watch, at = self.watch, self.watch.progress.step
-        if watch.choice.waits:
+        if watch.progress.waits:
             return
         self._look_at_leaves()
         losses = watch.guard.bad_losses(at, None)

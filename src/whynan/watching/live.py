@@ -18,9 +18,9 @@ from whynan.seam.reading import local_of
 from whynan.seam.sites import capture
 from whynan.seam.tensors import saved_tensors
 from whynan.seam.training import Step
+from whynan.watching.outside import place_of
 from whynan.watching.phases import Phase
 from whynan.watching.signs import exit_code, is_older, sign_of, signs_of
-from whynan.watching.taken import place_of
 from whynan.watching.told import How
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class Live(Phase):
 
     def settle(self) -> None:
         watch = self.watch
-        if not watch.choice.is_live(watch.progress.step) and not watch.plan.always_live:
+        if not watch.progress.is_live() and not watch.plan.always_live:
             self._go_quiet()
         elif watch.plan.policy == "skip":
             watch.rewind.save_at_border()
@@ -161,7 +161,7 @@ class Live(Phase):
                 return
             signs = self._explained(checks.bad("observed", [(how, tensor)], capture(frame)))
             if not signs:
-                watch.guard.taken.meant.add(place)
+                watch.guard.outside.meant.add(place)
             watch.ledger.read(place, signs[0] if signs else None)
         elif checks.shadows:
             wrong = self._explained(checks.wrong("observed", [(how, tensor)], capture(frame)))
@@ -202,7 +202,7 @@ class Live(Phase):
         if told.knows(evidence):
             self._harmed = True
             told.later += watch.plan.policy == "warn"
-        elif watch.choice.has_rested and is_older(evidence):
+        elif watch.progress.has_rested and is_older(evidence):
             told.unexplained(sign)  # it was there before the recording began
         else:
             self._harmed = True

@@ -29,7 +29,7 @@ from whynan.seam.events import Decision
 from whynan.seam.optimizers import Optimizer
 from whynan.seam.sites import capture
 from whynan.seam.training import Step
-from whynan.watching.taken import place_of
+from whynan.watching.outside import place_of
 
 if TYPE_CHECKING:
     from whynan.watching.watch import Watch

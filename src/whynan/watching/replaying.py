@@ -100,20 +100,16 @@ class Replaying(Live):
     # ---- its end ----------------------------------------------------------------------------
 
     def _is_over(self) -> Decision:
-        watch = self.watch
         self._guard_again()
-        if watch.plan.policy == "skip":
-            watch.rewind.batches.stop_repeating()
-            watch.drop()
-            return "cancel"
-        watch.rewind.stop()
-        return "go"
+        if self.watch.plan.policy != "skip":
+            return "go"
+        self.watch.drop()
+        return "cancel"
 
     def _give_up(self) -> None:
         """The replay was another step, or showed nothing: this process cannot tell."""
         watch = self.watch
         self._guard_again()
-        watch.rewind.stop()
         if watch.plan.policy == "skip":
             watch.told.skipped.append(watch.progress.step)
         if self._sign is not None:
@@ -122,6 +118,7 @@ class Replaying(Live):
     def _guard_again(self) -> None:
         self.watch.recorder.updates.end()
         self.watch.go_quiet()
+        self.watch.rewind.stop()
 
     def ends(self, error: BaseException | None) -> None:
         if not self._explains:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -25,7 +26,7 @@ from whynan.watching.guarding import Guarding
 from whynan.watching.history import History
 from whynan.watching.live import Live
 from whynan.watching.phases import Done, Phase
-from whynan.watching.plan import Choice, Plan
+from whynan.watching.plan import Plan
 from whynan.watching.progress import Progress
 from whynan.watching.replaying import Replaying
 from whynan.watching.rewind import Rewind
@@ -53,8 +54,7 @@ class Watch:
         self.guard = Guard(self.rewind.buffers, History())
         self.recorder = Recorder(self, self.quiet, self.guard.history)
         self.recorder.batches.save_to = plan.save_batch
-        self.choice = Choice(plan, self.recorder)
-        self.progress = Progress()
+        self.progress = Progress(plan, self.recorder)
         self.told = Told(teller, self.recorder)
         self.phase: Phase = Guarding(self)
         self._patches = Patches()
@@ -63,13 +63,14 @@ class Watch:
 
     def start(self, models: Sequence[Any] = (), optimizers: Sequence[Optimizer] = ()) -> None:
         """Models and optimizers that exist already may be given; later ones are found."""
-        for listener in (self.rewind, self.recorder, self):
+        rewind = self.rewind
+        for listener in (rewind, rewind.buffers, rewind.batches, self.recorder, self):
             self.events.listen(listener)
         self.events.install(self._patches)
-        self.rewind.install(self._patches)
+        rewind.install(self._patches)
         for model in models:
             self.recorder.names.know(model)
-            self.rewind.buffers.know(model)
+            rewind.buffers.know(model)
         for optimizer in optimizers:
             self.events.follow(optimizer)
         if self.plan.traces and self.plan.live_steps > 0:
@@ -118,7 +119,7 @@ class Watch:
         return live
 
     def go_quiet(self) -> None:
-        self.choice.has_rested = True
+        self.progress.has_rested = True
         self.phase = Guarding(self)
         self.recorder.rest()
 
@@ -137,7 +138,7 @@ class Watch:
     def can_rewind(self, sign: Sign) -> bool:
         skips = self.plan.policy == "skip"
         return (
-            self.choice.traces
+            self.progress.traces
             and sign.sink in ("loss", "gradient")
             and not (self.told.has_begun and not skips)
             and self.progress.is_in_main_thread_alone()
@@ -160,7 +161,7 @@ class Watch:
     def recorder_failed(self, error: BaseException) -> None:
         """From here on the guard looks alone."""
         tracer, phase = self.recorder.tracer, self.phase
-        self.choice.traces = tracer.active = False
+        self.progress.traces = tracer.active = False
         tracer.broken = f"{type(error).__name__}: {error}"
         self.told.teller.failed(error)
         if not isinstance(phase, (Guarding, Done)):
@@ -171,7 +172,8 @@ class Watch:
     # ---- what the program does --------------------------------------------------------
 
     def optimizer_made(self, optimizer: Optimizer) -> None:
-        self.progress.optimizer_made(optimizer)
+        self.progress.uses_optimizer = True
+        self.progress.optimizers.add(optimizer)
         self.phase.optimizer_made(optimizer)
 
     backward_begins = _of_phase("backward_begins")
@@ -198,7 +200,8 @@ class Watch:
             self.phase.step_left_out()
 
     def step_begins(self, step: Step) -> Decision:
-        self.progress.step_begins()
+        self.progress.uses_optimizer = True
+        self.progress.threads.add(threading.get_ident())
         if self.guard.history.is_sampled(self.progress.step):
             self.sample(step)
         try:
