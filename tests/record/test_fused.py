@@ -26,11 +26,11 @@ class Encoder(nn.Module):
 
 
 def test_names_a_weight_that_came_in_bad() -> None:
-    def program() -> None:
+    def program() -> object:
         lstm = nn.LSTM(3, 4, num_layers=2)
         with torch.no_grad():
             lstm.all_weights[1][1].copy_(torch.as_tensor([[float("nan")] * 4] * 16))
-        lstm(torch.randn(5, 2, 3))[0].sum().item()
+        return lstm(torch.randn(5, 2, 3))[0].sum().item()
 
     (anomaly,) = anomalies_of(program)
     assert anomaly.origin.site is not None
@@ -38,11 +38,11 @@ def test_names_a_weight_that_came_in_bad() -> None:
 
 
 def test_its_layers_are_on_the_path_when_a_bad_value_goes_through() -> None:
-    def program() -> None:
+    def program() -> object:
         lstm = nn.LSTM(3, 4, num_layers=2)
         x = torch.ones(5, 2, 3)
         x = (x - 1) / (x - 1)
-        lstm(x)[0].sum().item()
+        return lstm(x)[0].sum().item()
 
     (anomaly,) = anomalies_of(program)
     assert anomaly.origin.site is not None
@@ -89,13 +89,13 @@ def test_leaves_that_only_an_lstm_has_are_known() -> None:
 
 
 def test_a_hook_of_the_program_is_recorded() -> None:
-    def program() -> None:
+    def program() -> object:
         def rescale(module: Any, args: Any, output: Any) -> Any:
             return output[0] / torch.zeros(()), output[1]
 
         lstm = nn.LSTM(3, 4)
         lstm.register_forward_hook(rescale)
-        lstm(torch.ones(5, 2, 3))[0].sum().item()
+        return lstm(torch.ones(5, 2, 3))[0].sum().item()
 
     expect(program, "/ torch.zeros", "division_by_zero")
 
@@ -159,7 +159,7 @@ def test_a_saved_value_that_was_bad_before_the_recording_is_named_when_it_does_h
 
 
 def test_a_cell_state_that_was_given_bad_is_followed_to_where_it_does_harm() -> None:
-    def program() -> None:
+    def program() -> object:
         lstm = nn.LSTM(3, 4)
         with torch.no_grad():
             for p in lstm.parameters():
@@ -167,7 +167,7 @@ def test_a_cell_state_that_was_given_bad_is_followed_to_where_it_does_harm() -> 
         start = torch.full((1, 2, 4), 1e38) * 10
         state = (torch.zeros(1, 2, 4), start)
         _, (_, cell) = lstm(torch.ones(5, 2, 3), state)
-        (cell * 2).sum().item()
+        return (cell * 2).sum().item()
 
     expect(program, "* 10", "overflow", "data")
 

@@ -15,8 +15,8 @@ from whynan.model import OpRecord
 def maker_of(divisor: Callable[[], torch.Tensor]) -> OpRecord:
     """The operation that made the 0 that is divided by."""
 
-    def program() -> None:
-        (1 / divisor()).sum().item()
+    def program() -> object:
+        return (1 / divisor()).sum().item()
 
     origin = anomalies_of(program)[0].origin
     return next(o for o in origin.inputs if o.value == 0).upstream[0]
@@ -27,8 +27,8 @@ def values_of(maker: OpRecord) -> list[float]:
 
 
 def notes_of(divisor: Callable[[], torch.Tensor]) -> list[str]:
-    def program() -> None:
-        (1 / divisor()).sum().item()
+    def program() -> object:
+        return (1 / divisor()).sum().item()
 
     return [link.note for link in anomalies_of(program)[0].chain]
 
@@ -128,25 +128,27 @@ def test_where_the_relation_is_not_known_no_value_is_shown() -> None:
 def test_a_row_that_went_bad_earlier_is_the_origin() -> None:
     """Row 0 overflows in the second layer only; its many elements must not hide the other rows."""
 
-    def program() -> None:
+    def program() -> object:
         x = torch.ones(8, 16)
         x[0] *= 1e-5
         first, second = torch.full((16, 16), 1e38), torch.full((16, 16), 1e10)
         hidden = x @ first
         out = hidden @ second
-        (out @ second).sum().item()
+        return (out @ second).sum().item()
 
     expect(program, "x @ first", "overflow")
 
 
 def test_the_weights_of_a_bag_are_followed() -> None:
-    def program() -> None:
+    def program() -> object:
         given = torch.tensor([1.0, 2.0, 0.0, 0.0])
         weights = given / torch.tensor([3.0, 3.0, 0.0, 0.0])
         ids, bags = torch.tensor([1, 2, 3, 4]), torch.tensor([0, 2])
-        F.embedding_bag(
-            ids, torch.ones(9, 2), bags, mode="sum", per_sample_weights=weights
-        ).sum().item()
+        return (
+            F.embedding_bag(ids, torch.ones(9, 2), bags, mode="sum", per_sample_weights=weights)
+            .sum()
+            .item()
+        )
 
     expect(program, "given / torch", "division_by_zero")
 
@@ -168,10 +170,10 @@ def test_infinities_in_a_product_of_matrices_are_told_apart() -> None:
 
 
 def test_a_tensor_of_the_same_shape_is_no_result_of_the_other() -> None:
-    def program() -> None:
+    def program() -> object:
         bad = torch.zeros(3, 2) / torch.zeros(3, 2)
         fresh = torch.full_like(bad, -float("inf"))
-        torch.maximum(fresh, bad).sum().item()
+        return torch.maximum(fresh, bad).sum().item()
 
     names = [link.op for link in anomalies_of(program)[0].chain]
     assert "full_like" not in names

@@ -119,10 +119,10 @@ def test_values_read_out(read: str, tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_a_deep_copy_keeps_its_history() -> None:
-    def program() -> None:
+    def program() -> object:
         x = torch.zeros(3)
         bad = x.log()
-        copy.deepcopy(bad).tolist()
+        return copy.deepcopy(bad).tolist()
 
     found = anomalies_of(program)[0]
     assert found.origin.site is not None
@@ -132,8 +132,8 @@ def test_a_deep_copy_keeps_its_history() -> None:
 def test_a_nan_that_was_pickled_comes_in_as_data() -> None:
     stored = pickle.dumps(torch.tensor([1.0, math.nan]))
 
-    def program() -> None:
-        pickle.loads(stored).sum().item()
+    def program() -> object:
+        return pickle.loads(stored).sum().item()
 
     found = anomalies_of(program)[0]
     assert (found.finding.mechanism, found.origin.phase) == ("nonfinite_data", "data")
@@ -296,9 +296,9 @@ def test_numbers_and_tensors_keep_their_names_apart() -> None:
 def test_the_first_index_is_the_first() -> None:
     x = torch.ones(4, 3)
 
-    def program() -> None:
+    def program() -> object:
         y = x / (x - x[:1]).mul(torch.tensor([1.0, 0.0, 1.0])).add(torch.tensor([1.0, 0.0, 1.0]))
-        y[2:].sum().item()
+        return y[2:].sum().item()
 
     found = anomalies_of(program)[0]
     assert found.origin.outputs[0].first == (0, 1)
@@ -306,11 +306,11 @@ def test_the_first_index_is_the_first() -> None:
 
 
 def test_torch_is_not_heard_twice() -> None:
-    def program() -> None:
+    def program() -> object:
         with pytest.warns(UserWarning, match="degrees of freedom") as heard:
             spread = torch.ones(1).std()
         assert len(heard) == 1
-        spread.item()
+        return spread.item()
 
     assert anomalies_of(program)[0].finding.mechanism == "empty_reduction"
 
@@ -542,12 +542,12 @@ def test_an_infinite_learning_rate_is_what_spoilt_a_parameter_without_gradient()
 
 
 def test_a_variance_that_a_cast_made_infinite_is_harm_where_it_flattens_the_output() -> None:
-    def program() -> None:
+    def program() -> object:
         norm = torch.nn.BatchNorm1d(3).eval()
         norm.get_buffer("running_var").fill_(1e6)
         norm.half()
         with torch.no_grad():
-            norm(torch.randn(5, 3).mul(1000).half()).tolist()
+            return norm(torch.randn(5, 3).mul(1000).half()).tolist()
 
     expect(program, "norm.half()", "overflow", "init")
 

@@ -51,60 +51,60 @@ def expect(
 
 
 def test_views_share_the_identity_of_their_storage() -> None:
-    def program() -> None:
+    def program() -> object:
         x = torch.ones(4, 6)
         column = x.t()[2:4].unflatten(1, (2, 2)).transpose(0, 1)
         column.select(0, 1).zero_()
         y = (1 / x).log()
-        y.view(-1)[::3].sum().item()
+        return y.view(-1)[::3].sum().item()
 
     expect(program, "1 / x", "division_by_zero")
 
 
 def test_in_place_operations_keep_the_operand_that_explains_them() -> None:
-    def program() -> None:
+    def program() -> object:
         x = torch.tensor([2.0, 0.0, 3.0])
         x.log_()
         x.add_(1).mul_(2)
-        x.sum().item()
+        return x.sum().item()
 
     expect(program, "x.log_()", "log_nonpositive")
 
 
 def test_a_write_through_a_slice_is_found() -> None:
-    def program() -> None:
+    def program() -> object:
         out = torch.zeros(3, 4)
         out[:, 0] = 5.0
         out[1, 2:] = torch.sqrt(torch.tensor([4.0, -1.0]))
-        out.sum(dim=1).tolist()
+        return out.sum(dim=1).tolist()
 
     expect(program, "torch.sqrt", "sqrt_negative")
 
 
 def test_out_argument() -> None:
-    def program() -> None:
+    def program() -> object:
         out = torch.empty(3)
         torch.div(torch.ones(3), torch.tensor([1.0, 0.0, 2.0]), out=out)
-        out.tolist()
+        return out.tolist()
 
     expect(program, "torch.div", "division_by_zero")
 
 
 def test_list_outputs_and_foreach() -> None:
-    def program() -> None:
+    def program() -> object:
         parts = list(torch.arange(4.0).split(2))
         roots = torch._foreach_reciprocal(parts)
-        torch.cat(roots).tolist()
+        return torch.cat(roots).tolist()
 
     expect(program, "_foreach_reciprocal", "division_by_zero")
 
 
 @pytest.mark.filterwarnings("ignore:std_mean")
 def test_several_outputs() -> None:
-    def program() -> None:
+    def program() -> object:
         spread, mean = torch.std_mean(torch.ones(3, 1), dim=1)
         mean.tolist()
-        spread.tolist()
+        return spread.tolist()
 
     expect(program, "std_mean", "empty_reduction")
 
@@ -120,10 +120,10 @@ def test_broadcasting_finds_the_operand_element() -> None:
 
 
 def test_cast_overflow_names_both_types() -> None:
-    def program() -> None:
+    def program() -> object:
         x = torch.full((3,), 1e5)
         half = x.half()
-        half.tolist()
+        return half.tolist()
 
     expect(program, "x.half()", "overflow")
     with whynan.trace() as trace:
@@ -133,22 +133,22 @@ def test_cast_overflow_names_both_types() -> None:
 
 
 def test_type_promotion_and_bfloat16_and_complex() -> None:
-    def program() -> None:
+    def program() -> object:
         z = torch.complex(torch.zeros(2), torch.zeros(2))
         ratio = torch.ones(2) / z
-        ratio.abs().tolist()
+        return ratio.abs().tolist()
 
     assert origin_of(program)[0] == line_with("ratio =", program)
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_integer_empty_sparse_and_quantized_tensors_pass_unharmed() -> None:
-    def program() -> None:
+    def program() -> object:
         torch.arange(5).cumsum(0).tolist()
         torch.empty(0, 3).sum().item()
         sparse = torch.eye(3).to_sparse()
         (sparse @ torch.ones(3, 2)).tolist()
-        torch.quantize_per_tensor(torch.rand(4), 0.1, 0, torch.quint8).dequantize().tolist()
+        return torch.quantize_per_tensor(torch.rand(4), 0.1, 0, torch.quint8).dequantize().tolist()
 
     assert anomalies_of(program) == ()
 
@@ -157,10 +157,10 @@ def test_tensor_subclass_is_unpacked() -> None:
     class Tagged(torch.Tensor):
         pass
 
-    def program() -> None:
+    def program() -> object:
         x = torch.zeros(2).as_subclass(Tagged)
         y = x.reciprocal()
-        y.tolist()
+        return y.tolist()
 
     expect(program, "x.reciprocal()", "division_by_zero")
 
@@ -217,21 +217,21 @@ def test_double_backward_is_mapped_to_the_first_forward_line() -> None:
 
 
 def test_functional_transforms() -> None:
-    def program() -> None:
+    def program() -> object:
         def energy(r: torch.Tensor) -> torch.Tensor:
             return r.square().sum().sqrt()
 
-        torch.func.vmap(torch.func.grad(energy))(torch.zeros(2, 3)).tolist()
+        return torch.func.vmap(torch.func.grad(energy))(torch.zeros(2, 3)).tolist()
 
     source, mechanism, _ = origin_of(program)
     assert (source, mechanism) == ("return r.square().sum().sqrt()", "gradient_singularity")
 
 
 def test_no_grad_and_inference_mode() -> None:
-    def program() -> None:
+    def program() -> object:
         with torch.inference_mode():
             y = torch.acos(torch.tensor([1.5]))
-            y.tolist()
+            return y.tolist()
 
     expect(program, "torch.acos", "invalid_domain")
 
@@ -313,9 +313,9 @@ def test_module_path_in_forward_and_backward() -> None:
 
 
 def test_columns_are_exact() -> None:
-    def program() -> None:
+    def program() -> object:
         x = torch.zeros(2)
-        ((x + 1) * (1 / x)).tolist()
+        return ((x + 1) * (1 / x)).tolist()
 
     site = anomalies_of(program)[0].origin.site
     assert site is not None
@@ -339,7 +339,7 @@ def test_library_internal_origin_is_the_users_call() -> None:
 
 
 def test_masks_and_cleaned_values_stay_silent() -> None:
-    def program() -> None:
+    def program() -> object:
         scores = torch.zeros(2, 4).masked_fill(torch.tensor([[True, False, False, True]]), -INF)
         scores.softmax(-1).tolist()
         best = torch.tensor(INF)
@@ -348,7 +348,7 @@ def test_masks_and_cleaned_values_stay_silent() -> None:
         (1 / (1 + torch.exp(torch.tensor([-100.0, 100.0])))).tolist()
         x = torch.empty(4)
         x[:] = 1.0
-        x.tolist()
+        return x.tolist()
 
     assert anomalies_of(program) == ()
 
@@ -378,12 +378,12 @@ def test_a_mask_written_element_by_element_is_not_the_origin() -> None:
 
 
 def test_inference_mode_is_recorded_as_finely_as_any_other() -> None:
-    def program() -> None:
+    def program() -> object:
         with torch.inference_mode():
             x = torch.zeros(2, 4)
             share = x / x.sum(-1, keepdim=True)
             p = F.linear(share, torch.ones(3, 4)).double().reshape(3, 2).softmax(-1)
-            p.sum().item()
+            return p.sum().item()
 
     expect(program, "x / x.sum", "division_by_zero")
 
@@ -415,24 +415,24 @@ def test_a_thread_that_is_told_to_stop_in_an_update_ends_quietly() -> None:
 def test_a_model_without_memory_is_passed_over() -> None:
     """As made by `torch.device("meta")` and `init_empty_weights`: nothing is there to look at."""
 
-    def program() -> None:
+    def program() -> object:
         with torch.device("meta"):
             first = nn.Linear(4, 4)
             empty = nn.Sequential(first, *[nn.Linear(4, 4) for _ in range(60)])
         first.weight.data.mul_(2).add_(1)
         empty(torch.ones(2, 4, device="meta"))
-        torch.log(torch.zeros(3)).sum().item()
+        return torch.log(torch.zeros(3)).sum().item()
 
     expect(program, "torch.log", "log_nonpositive", "forward")
 
 
 def test_a_logarithm_in_place_whose_result_was_overwritten_is_not_called_an_overflow() -> None:
-    def program() -> None:
+    def program() -> object:
         buffer = torch.rand(400_000) + 0.1
         buffer[1234] = 0
         buffer.log_()
         buffer.mul_(-1).add_(0.5)
-        buffer.mean().item()
+        return buffer.mean().item()
 
     expect(program, "log_()", "log_nonpositive")
 
@@ -456,11 +456,11 @@ def test_a_root_in_a_hand_written_update_is_not_called_a_mean_square() -> None:
 
 
 def test_a_product_whose_operands_are_gone_is_not_called_opaque_inside() -> None:
-    def program() -> None:
+    def program() -> object:
         y = torch.rand(400_000) + 1
         y.mul_(1e38).mul_(10)
         y.sub_(y.clone())
-        y.sum().item()
+        return y.sum().item()
 
     (anomaly,) = anomalies_of(program)
     assert anomaly.origin.site is not None

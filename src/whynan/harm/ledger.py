@@ -55,6 +55,7 @@ class Ledger:
     _reads: dict[Hashable, Sign] = field(default_factory=dict)
     _last_words: dict[Hashable, Sign] = field(default_factory=dict)
     _has_stepped: bool = False
+    _asked: bool = False
 
     # ---- training -------------------------------------------------------------------------
 
@@ -161,6 +162,13 @@ class Ledger:
         for sign in results:
             self._last_words[("left", sign.subject)] = sign
 
+    def asked_about(self, *, numbers: bool) -> None:
+        """Somebody asks what this block did. A loss that it has not stepped with counts, and what it
+        read if it leaves bad `numbers` behind."""
+        self._asked = True
+        for sign in self._newest_read() if numbers else ():
+            self._last_words[("left", sign.subject)] = sign
+
     # ---- the end ------------------------------------------------------------------------------
 
     def raised(self, complaint: Sign | None, complains: bool) -> list[Sign]:
@@ -177,7 +185,8 @@ class Ledger:
 
     def ends(self) -> list[Sign]:
         """The program is over: its last words count, in the order in which they were said."""
-        losses = self._losses if self._spoilt and not self._has_stepped else []
+        left = self._asked or (self._spoilt and not self._has_stepped)
+        losses = self._losses if left else []
         return [*losses, *self._last_words.values()]
 
     # ---- parts ----------------------------------------------------------------------------------

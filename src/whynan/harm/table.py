@@ -45,6 +45,9 @@ ROWS = (
     Row("read nan; raises nothing", "read", "a test of the program's own for finite values raises"),
     Row("read nan; exit 1", "read", "the program reads a NaN and ends with an error"),
     Row("read nan; exit 0", SILENCE, "a value that is only read: a line search, a sampler, a log"),
+    Row("read nan; asked nan; end", "read", "a traced block leaves a number behind that it read"),
+    Row("read nan; asked; end", SILENCE, "a traced block reads one and leaves nothing bad behind"),
+    Row("step; updated; backward wrong; asked; end", "loss", "a traced block ends before its step"),
     Row("read nan; text nan; end", "read", "it prints a NaN, and that is its last word"),
     Row("read nan; text nan; text 0.5; end", SILENCE, "the same line prints a finite value afterwards"),
     Row("read nan; text nan; step; updated; end", SILENCE, "training goes on: it was not the last word"),
@@ -98,7 +101,9 @@ def _tell(ledger: Ledger, word: str, value: str) -> list[Sign]:
         case "by hand":
             return ledger.updated_by_hand(_seen("parameter", "parameter", value))
         case "read":
-            ledger.read("read here", *_seen("observed", "read", value))
+            ledger.read("read here", next(iter(_seen("observed", "read", value)), None))
+        case "asked":
+            ledger.asked_about(numbers=bool(value))
         case "text":
             ledger.text_shown("print here", f"loss {value}\n")
         case "returns":

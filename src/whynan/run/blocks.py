@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from whynan.watching.told import How
     from whynan.watching.watch import Watch
 
+MAX_ITEMS = 1000  # of a collection, that are looked at
 NOT_REPEATED = "the step could not be repeated in place"
 
 
@@ -79,10 +81,14 @@ def trace() -> Iterator[Trace]:
     """
     block, result, error = traced(), Trace(), None
     caller = sys._getframe(2)  # of `__enter__`, which is of this generator
+    before = {name: id(value) for name, value in caller.f_locals.items()}
     block.start(optimizers=_optimizers_so_far())
     try:
         yield result
         block.left_behind(caller.f_locals)
+        new = [v for name, v in caller.f_locals.items() if id(v) != before.get(name)]
+        block.ledger.asked_about(numbers=any(map(_is_bad, new)))
+        del new
     except BaseException as raised:
         error = raised
         raise
@@ -90,6 +96,21 @@ def trace() -> Iterator[Trace]:
         del caller
         block.stop(error)
         result._recording = block.recording()
+
+
+def _is_bad(value: Any, depth: int = 3) -> bool:
+    """Whether a plain number, an array or a collection of them is not finite."""
+    if isinstance(value, (float, complex)):
+        return value - value != 0
+    if type(value) in (list, tuple, dict):
+        items = value.values() if isinstance(value, dict) else value
+        return depth > 0 and any(_is_bad(item, depth - 1) for item in islice(items, MAX_ITEMS))
+    if getattr(getattr(value, "dtype", None), "kind", "") in (
+        "f",
+        "c",
+    ):  # NumPy's; torch's has none
+        return bool((value - value != 0).any())
+    return False
 
 
 class Watching:

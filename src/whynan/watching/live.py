@@ -167,6 +167,8 @@ class Live(Phase):
             wrong = self._explained(checks.wrong("observed", [(how, tensor)], capture(frame)))
             if wrong:
                 watch.ledger.read(place, wrong[0])
+        elif watch.ledger.has_read(place):
+            watch.ledger.read(place, None)
 
     def saved(self, obj: Any, frame: FrameType) -> None:
         named = [("saved tensor", t) for t in saved_tensors(obj)]

@@ -73,6 +73,7 @@ class Watch:
             rewind.buffers.know(model)
         for optimizer in optimizers:
             self.events.follow(optimizer)
+            self.recorder.tracer.began = True  # who has an optimizer has set up what it updates
         if self.plan.traces and self.plan.live_steps > 0:
             self.phase = Live(self)
             self.recorder.start()
