@@ -141,7 +141,7 @@ class Watch:
         return (
             self.progress.traces
             and sign.sink in ("loss", "gradient")
-            and not (self.told.has_begun and not skips)
+            and (skips or not self.told.has_begun)
             and self.progress.is_in_main_thread_alone()
             and self.quiet.local.depth <= 1
             and self.progress.uses_optimizer
