@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from whynan.ranks import launched
-from whynan.run.children import optimizers_so_far, when_joining
+from whynan.run.children import when_joining
 from whynan.run.findings import Findings
 from whynan.run.presence import SECOND_TIME, Presence, forget_torch, leave_in_silence
 from whynan.seam.patches import Patches
@@ -64,6 +64,7 @@ class Beginning:
 
     def _start(self, late: bool) -> None:
         from whynan.seam.values import SAFETENSORS, is_being_imported
+        from whynan.watching.optimizers import optimizers_so_far
         from whynan.watching.plan import LIVE_STEPS, Plan
         from whynan.watching.watch import Watch
 

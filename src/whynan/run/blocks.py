@@ -214,7 +214,7 @@ def watch(
         board = LayersOf(block.watch, models)
         block.board = LiveBoard(writer, board.spreads, board.rows)
     if not known and model is not None:
-        from whynan.run.children import optimizers_of
+        from whynan.watching.optimizers import optimizers_of
 
         known = optimizers_of(models)
     elif not known:
@@ -244,7 +244,7 @@ def watch(
 
 def _optimizers_so_far() -> list[Any]:
     """Those that exist; not while other threads may be making one."""
-    from whynan.run.children import optimizers_so_far
+    from whynan.watching.optimizers import optimizers_so_far
 
     return optimizers_so_far() if threading.active_count() == 1 else []
 

@@ -175,28 +175,3 @@ def when_joining(start: Callable[[], None]) -> Callable[[], None]:
     for space, name in places:
         space[name] = join
     return restore
-
-
-def optimizers_of(models: list[Any]) -> list[Any]:
-    """Those that hold a parameter of these models, found by who refers to whom: going through all
-    objects could get hold of one that another thread is still making."""
-    import torch
-
-    def holders(objects: list[Any], kind: type) -> list[Any]:
-        return [o for o in gc.get_referrers(*objects) if type(o) is kind] if objects else []
-
-    lists = holders([p for model in models for p in model.parameters()], list)
-    groups = [g for g in holders(lists, dict) if g.get("params") is not None]
-    owners = gc.get_referrers(*found) if (found := holders(groups, list)) else []
-    spaces = [o for o in owners if type(o) is dict]
-    owners += gc.get_referrers(*spaces) if spaces else []
-    optimizers = [o for o in owners if issubclass(type(o), torch.optim.Optimizer)]
-    return list({id(o): o for o in optimizers}.values())
-
-
-def optimizers_so_far() -> list[Any]:
-    """Those that were made before the watch began."""
-    import torch
-
-    # The type is asked, not the object: some of torch's warn when they are looked at.
-    return [o for o in gc.get_objects() if issubclass(type(o), torch.optim.Optimizer)]
