@@ -12,7 +12,7 @@ from whynan.arrays.numpy_watch import NumpyWatch
 from whynan.errors import StopRun
 from whynan.model import Evidence
 from whynan.run.libraries import Libraries
-from whynan.run.outputs import RunOptions
+from whynan.run.outputs import RunOptions, fill_capsule
 from whynan.run.program import Program
 from whynan.run.rerun import Command, look_elsewhere, report_progress
 from whynan.run.telling import Telling
@@ -40,6 +40,7 @@ class Findings:
         self.is_enough = False  # as the options ask
         batch = options.save_batch  # absolute: the program may change the folder
         self.options = options if batch is None else replace(options, save_batch=batch.absolute())
+        self._capsule = options.capsule  # until it is full
         self._begin_s = time.monotonic()
         self._extra: tuple[Evidence, ...] = ()  # not from this process's recorder
         self._notes: list[str] = []
@@ -167,5 +168,13 @@ class Findings:
                 self.telling.write("anomaly", is_last=False)
 
     def _fill_capsule(self) -> None:
-        rank = self.lockstep.job.rank if self.lockstep is not None else None
-        self.telling.fill_capsule(self.watch, rank)
+        """The first harm's step, so that it can be repeated on another machine."""
+        if self.watch is None or self._capsule is None:
+            return
+        folder, self._capsule = self._capsule, None
+        if self.lockstep is not None:
+            folder = folder / f"rank-{self.lockstep.job.rank}"
+        command, telling = [self.command.target, *self.command.args], self.telling
+        fill_capsule(
+            folder, self.watch, command, lambda: telling.recording.of(telling.diagnosis("anomaly"))
+        )

@@ -50,7 +50,6 @@ class Outputs:
     def __init__(self, options: RunOptions) -> None:
         self.options = options
         self._board: LiveBoard | None = None
-        self._capsule_is_full = False
 
     def check(self) -> None:
         """Before hours of training: can all of it be written at the end?"""
@@ -109,16 +108,6 @@ class Outputs:
                 _write(path, partial(_report, name, diagnosis, path))
         if (path := options.recording) is not None:
             _write(path, lambda: recording.of(diagnosis).save(path))
-
-    def fill_capsule(
-        self, watch: Watch, command: list[str], rank: int | None, recording: Callable[[], Recording]
-    ) -> None:
-        """The first harm's step, so that it can be repeated on another machine."""
-        folder = self.options.capsule
-        if folder is not None and not self._capsule_is_full:
-            self._capsule_is_full = True
-            folder = folder if rank is None else folder / f"rank-{rank}"
-            fill_capsule(folder, watch, command, recording)
 
 
 def fill_capsule(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from whynan import voice
 from whynan.diagnosis.engine import diagnose
@@ -12,9 +11,6 @@ from whynan.model import Diagnosis, Evidence, Outcome
 from whynan.recording import Recording
 from whynan.run.outputs import Outputs, RunOptions
 from whynan.run.program import Program
-
-if TYPE_CHECKING:
-    from whynan.watching.watch import Watch
 
 
 class Telling:
@@ -68,10 +64,3 @@ class Telling:
             voice.say(f"nothing could be written: {error!r}")
             return
         self.outputs.write(diagnosis, self.recording, is_last=is_last)
-
-    def fill_capsule(self, watch: Watch | None, rank: int | None) -> None:
-        if watch is not None:
-            command = [self._program.target, *self._program.args]
-            self.outputs.fill_capsule(
-                watch, command, rank, lambda: self.recording.of(self.diagnosis("anomaly"))
-            )
