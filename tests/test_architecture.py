@@ -15,19 +15,20 @@ SOURCE = Path(whynan.__file__).parent
 NOUNS = {"model", "recording", "rulebook", "errors", "version", "codec", "files", "voice"}
 # Which folders each folder may import, besides the top-level nouns and itself.
 ARROWS: dict[str, set[str]] = {
-    "source": set(),
+    "ops": set(),
+    "source": {"ops"},
     "seam": {"source"},
-    "record": {"source", "seam"},
+    "record": {"source", "ops", "seam"},
     "harm": set(),
     "watching": {"source", "seam", "harm", "record"},
-    "ranks": {"seam", "harm", "record", "watching"},
-    "diagnosis": {"source"},
-    "repair": {"source", "seam", "run", "explain", "diagnosis", "report"},
+    "ranks": {"ops", "seam", "harm", "record", "watching"},
+    "diagnosis": {"source", "ops"},
+    "repair": {"source", "ops", "seam", "run", "explain", "diagnosis", "report"},
     "checking": {"source", "seam"},
-    "arrays": {"source", "seam", "checking", "diagnosis"},
+    "arrays": {"source", "ops", "seam", "checking", "diagnosis"},
     "stable": {"seam"},
-    "lint": {"source"},
-    "explain": {"source", "diagnosis", "lint"},
+    "lint": {"source", "ops"},
+    "explain": {"source", "ops", "diagnosis", "lint"},
     "report": {"source", "explain", "diagnosis", "lint"},
     "cli": {"run", "explain", "repair", "checking", "lint", "report"},
 }

@@ -10,7 +10,6 @@ from typing import Any, Literal
 Phase = Literal["forward", "backward", "optimizer", "data", "init"]
 Sink = Literal["loss", "gradient", "parameter", "output", "observed", "exception"]
 Scalar = float | int | bool | str | None
-MATMULS = frozenset({"mm", "mv", "dot", "bmm", "addmm", "baddbmm", "addmv"})
 # Sources of an operand.
 FROM_BEFORE = "value from before the recording"
 FROM_LOADER = "data from a DataLoader"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from whynan.record.exponents import MOST, exponents_of
+from whynan.record.exponents import MOST_VALUES, exponents_of
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
@@ -25,6 +25,6 @@ def test_whole_numbers_and_empty_tensors_have_none() -> None:
 
 
 def test_a_huge_tensor_is_sampled() -> None:
-    counts = exponents_of(torch.ones(1).expand(5 * MOST))
+    counts = exponents_of(torch.ones(1).expand(5 * MOST_VALUES))
     assert list(counts) == [0]
-    assert counts[0] <= MOST
+    assert counts[0] <= MOST_VALUES

@@ -9,19 +9,8 @@ from typing import Any
 from whynan.checking.distributions import to_numpy
 from whynan.checking.values import summarise
 from whynan.model import Evidence, Operand, OpRecord, Scalar, Site
-
-# What the rules call an operation, where array libraries call it otherwise.
-NAMES = {
-    "divide": "div", "true_divide": "div", "truediv": "div", "multiply": "mul", "subtract": "sub",
-    "power": "pow", "matmul": "mm", "dot": "mm", "negative": "neg", "floordiv": "floor_divide",
-    "mod": "remainder", "arccos": "acos", "arcsin": "asin", "arctanh": "atanh",
-    "arccosh": "acosh", "astype": "_to_copy", "absolute": "abs",
-}  # fmt: skip
-ELEMENTWISE = frozenset(
-    ["div", "mul", "sub", "add", "pow", "floor_divide", "remainder", "neg", "abs", "exp", "exp2",
-     "expm1", "log", "log2", "log10", "log1p", "sqrt", "reciprocal", "square", "acos", "asin",
-     "atanh", "acosh", "sinh", "cosh", "tan", "tanh", "sin", "cos", "_to_copy", "float_power"]
-)  # fmt: skip
+from whynan.ops.op import Op
+from whynan.ops.table import row
 
 
 def evidence_of(
@@ -34,7 +23,8 @@ def evidence_of(
     """
     import numpy as np
 
-    name = NAMES.get(function, function)
+    known = row(function)
+    name = known.name if known.name in known.aten else (*known.aten, function)[0]
     out = to_numpy(output)
     arrays = {i: to_numpy(x) for i, x in enumerate(inputs) if hasattr(x, "dtype")}
     numbers = {i: x for i, x in enumerate(inputs) if i not in arrays}
@@ -43,7 +33,7 @@ def evidence_of(
         isinstance(n, (int, float)) and not math.isfinite(n) for n in numbers.values()
     ):
         return None  # an infinity that the program wrote
-    elementwise = name in ELEMENTWISE
+    elementwise = known.reads == "elementwise"
     for array in arrays.values():
         usable = ~np.isnan(array) if infinite else np.isfinite(array)
         if elementwise:
@@ -58,7 +48,7 @@ def evidence_of(
     position = int((witness if witness.any() else fresh).reshape(-1).argmax())
     index = tuple(int(i) for i in np.unravel_index(position, out.shape))
     value = float(out[index])
-    roles = _roles(name, len(inputs))
+    roles = _roles(known, len(inputs))
     operands = tuple(
         _operand(inputs[i], array, roles[i], index if elementwise else None, out.shape, made.get(i))
         for i, array in arrays.items()
@@ -83,8 +73,8 @@ def evidence_of(
     )  # fmt: skip
 
 
-def _roles(name: str, n: int) -> list[str]:
-    second = "exponent" if name in ("pow", "float_power") else "mat2" if name == "mm" else "other"
+def _roles(known: Op, n: int) -> list[str]:
+    second = {"pow": "exponent", "matmul": "mat2"}.get(known.name, "other")
     return ["self", second, *(f"argument {i}" for i in range(2, n))]
 
 
@@ -109,8 +99,8 @@ def _exact(function: str, values: list[Any]) -> float | None:
     """The same operation on the witness in float64."""
     import numpy as np
 
-    known = {"truediv": "divide", "mod": "remainder", "floordiv": "floor_divide", "mul": "multiply", "sub": "subtract", "pow": "power", "neg": "negative"}  # fmt: skip
-    compute = getattr(np, known.get(function, function), None)
+    known = row(function).numpy
+    compute = getattr(np, known[0] if known else function, None)
     if function == "astype":
         return float(values[0])
     try:

@@ -10,11 +10,15 @@ from typing import Any, Literal
 
 from whynan.arrays.evidence import evidence_of
 from whynan.arrays.place import site_of
+from whynan.ops.table import OPERATORS as PYTHON
 from whynan.seam.hush import hushed
 
-OPERATORS = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")
+_WRITTEN = [op for op in PYTHON.values() if "compares" not in op.does]
 UNARY = ("neg", "abs", "pos", "invert")
-COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor", "lshift", "rshift")
+OPERATORS = tuple(op.python[1] for op in _WRITTEN if op.python[1] not in UNARY)
+COMPARISONS = tuple(op.python[1] for op in PYTHON.values() if "compares" in op.does)
+BITWISE = ("and", "or", "xor")
+SHIFTS = ("lshift", "rshift")
 
 
 class TracedNamespace:
@@ -178,9 +182,9 @@ def _operator(name: str, *, swapped: bool = False) -> Callable[..., Any]:
     return apply
 
 
-for _name in (*OPERATORS, *UNARY, *COMPARISONS):
+for _name in (*OPERATORS, *UNARY, *COMPARISONS, *BITWISE, *SHIFTS):
     setattr(TracedArray, f"__{_name}__", _operator(_name))
-for _name in (*OPERATORS, "and", "or", "xor"):
+for _name in (*OPERATORS, *BITWISE):
     setattr(TracedArray, f"__r{_name}__", _operator(_name, swapped=True))
 
 

@@ -18,18 +18,16 @@ from typing import Any
 from whynan.arrays.evidence import evidence_of
 from whynan.arrays.place import is_library
 from whynan.model import Evidence, Operand, OpRecord, Site, TensorStats
+from whynan.ops.table import OPERATORS as PYTHON
+from whynan.ops.table import TABLE
 from whynan.source.carriers import names_written, scope_of
 from whynan.source.positions import site_at
 from whynan.source.trees import expression_of, function_of, statement_at
 
-OPERATORS: dict[type[ast.operator], tuple[str, Callable[[Any, Any], Any]]] = {
-    ast.Add: ("add", operator.add),
-    ast.Sub: ("sub", operator.sub),
-    ast.Mult: ("mul", operator.mul),
-    ast.Div: ("truediv", operator.truediv),
-    ast.Mod: ("mod", operator.mod),
-    ast.Pow: ("pow", operator.pow),
-    ast.MatMult: ("matmul", operator.matmul),
+OPERATORS: dict[type[ast.AST], tuple[str, Callable[..., Any]]] = {
+    getattr(ast, node): (op.python[1], getattr(operator, op.python[1]))
+    for node, op in PYTHON.items()
+    if hasattr(ast, node)
 }
 # Parts of an expression that can be evaluated a second time without anyone noticing.
 HARMLESS = (
@@ -38,14 +36,16 @@ HARMLESS = (
 )  # fmt: skip
 
 
-# Functions of NumPy's own that compute from their arguments and nothing else.
-PURE = frozenset(
-    ["mean", "std", "var", "sum", "prod", "cumsum", "cumprod", "average", "median", "dot", "norm",
-     "corrcoef", "cov", "astype", "diff", "ptp", "max", "min", "zeros", "ones", "full", "arange",
-     "array", "asarray", "zeros_like", "ones_like", "full_like", "reshape", "ravel", "clip", "len",
-     "amax", "amin", "where", "eye", "diag", "diagonal", "trace", "outer", "float", "int", "abs", "linspace", "float32", "float64", "float16"]
-)  # fmt: skip
 BUILTINS: dict[str, Any] = {"len": len, "float": float, "int": int, "abs": abs}
+# Functions of NumPy's own, besides its ufuncs, that compute from their arguments and nothing else.
+SEVERAL = ("elementwise", "product", "matrix", "join", "lookup", "move", "put", "cross")
+PURE = {
+    name
+    for op in TABLE
+    if (op.reads not in SEVERAL and not op.does & {"random", "overwrites", "allocates"})
+    or "keeps" in op.does
+    for name in op.numpy
+} | {"clip", "dot", "corrcoef", "cov", "ptp", "diag", "float16", "float32", "float64", *BUILTINS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ def _repeated(site: Site, frame: FrameType, said: str, infinite: bool) -> Eviden
     if not all(isinstance(o, numeric) for o in arrays[: 1 if name in PURE else None]):
         return None
     result = np.asarray(function(*operands, **options))
-    shown = arrays[:1] if name in PURE - {"dot"} else arrays
+    shown = arrays if name not in PURE or name in ("dot", "outer") else arrays[:1]
     found = evidence_of(name, shown, result, site, "numpy", {}, infinite=infinite)
     if found is None or name not in ("std", "var"):
         return found

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from whynan.diagnosis.circumstances import causes_around
 from whynan.diagnosis.makers import (
     CHOOSING,
+    EXPONENTIALS,
+    MASKS,
+    NORMS,
+    SPREADS,
     counts,
     counts_a_mask,
     empty_guard,
@@ -21,25 +25,17 @@ from whynan.diagnosis.makers import (
 )
 from whynan.diagnosis.optimizer_fixes import takes_off_a_square
 from whynan.diagnosis.words import dtype_tiny, plural
-from whynan.model import MATMULS, Cause, Evidence, Operand, OpRecord, number
+from whynan.model import Cause, Evidence, Operand, OpRecord, number
+from whynan.ops.table import row, spelled
 
-# Functions whose result rounds to exactly 0 although no input is.
-UNDERFLOWING = frozenset(
-    {"exp", "_softmax", "sigmoid", "mul", "pow", "square", "prod", "cumprod", "exp2", "_linalg_det"}
-)
-SATURATING = frozenset({"sigmoid", "tanh", "_softmax", "erf"})
-TOGETHER = frozenset({"sum", "mean", "linalg_vector_norm", "norm"})  # 0 only if all squares are
+UNDERFLOWING = spelled(lambda op: 0 in op.rounds)
+SATURATING = spelled(lambda op: 1 in op.rounds)
+TOGETHER = NORMS | {"sum", "mean"}  # 0 only if all squares are
 NEAR = 3
 MAX_SHOWN = 48
 LEAST = 1e-37  # about the smallest normal float32
 MAX_EXPONENT = 700.0  # of a float64
 ROUNDS = 1e-7  # float32 tells numbers near 1 apart from about here
-FULL: dict[str, Callable[[float], float]] = {
-    "_to_copy": lambda x: x,
-    "sigmoid": lambda x: 1 / (1 + math.exp(-x)),
-    "tanh": math.tanh,
-    "exp": math.exp,
-}
 HALF = frozenset({"float16", "bfloat16"})
 CANCELLED = 1e-3  # a difference this small beside its operands has lost its leading digits
 UNGUARDED = frozenset({"division_by_zero", "log_nonpositive"})
@@ -77,7 +73,7 @@ def _from_operand(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
             text = f"{_place(maker, op)}: `{maker.name.strip('_')}` of {number(reason)} rounded to exactly {number(maker.value)}"
             yield Cause(code="saturation", evidence=text)
             return
-        if maker.name in ("std", "var", "std_mean", "var_mean") and maker.value == 0:
+        if maker.name in SPREADS and maker.value == 0:
             yield Cause(
                 code="constant_input", evidence=f"{_place(maker, op)}: all values are equal"
             )
@@ -164,7 +160,7 @@ def _from_function(op: OpRecord, culprit: Operand | None) -> Iterator[Cause]:
 
 
 def _from_mask(mechanism: str, op: OpRecord) -> Iterator[Cause]:
-    x = op.operand("attn_mask", "mask", "self", "input")
+    x = op.operand(*MASKS)
     stats = (x.slice_stats or x.stats) if x is not None else None
     if stats is None:
         return
@@ -217,8 +213,8 @@ def _in_full(maker: OpRecord) -> float | None:
     (x,), other, exact = values, maker.scalar("other"), None
     if maker.name == "add" and other is not None and maker.scalar("alpha") is None:
         exact = x + other
-    elif maker.name in FULL:
-        exact = FULL[maker.name](x)
+    elif (formula := row(maker.name).formula) is not None:
+        exact = formula(x)
     if exact is None or abs(exact - maker.value) <= (ROUNDS if maker.value else LEAST):
         return None
     return exact
@@ -283,7 +279,7 @@ def _place(maker: OpRecord, op: OpRecord) -> str:
 
 
 def _rounds_to_zero(op: OpRecord) -> bool:
-    if op.name in MATMULS:  # else the terms of the sum may have cancelled
+    if row(op.name).reads == "product":  # else the terms of the sum may have cancelled
         values = [o.value for o in op.inputs if o.value is not None][-2:]
         return _nonzero_operands(op) and abs(math.prod(values)) < LEAST
     return op.name in UNDERFLOWING and _nonzero_operands(op)
@@ -292,7 +288,7 @@ def _rounds_to_zero(op: OpRecord) -> bool:
 def _nonzero_operands(op: OpRecord) -> bool:
     values = [o.value for o in op.inputs if o.value is not None]
     # exp and softmax underflow from a finite exponent; a product only from non-zero factors.
-    if op.name in ("exp", "exp2", "_softmax", "sigmoid"):
+    if op.name in EXPONENTIALS:
         return bool(values) and all(v - v == 0 for v in values)
     values += [v for v in op.scalars.values() if isinstance(v, (int, float))]
     return bool(values) and all(v != 0 for v in values)

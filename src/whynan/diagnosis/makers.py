@@ -3,35 +3,23 @@
 from __future__ import annotations
 
 import math
-import re
 
-from whynan.model import MATMULS, Evidence, Fix, Operand, OpRecord
+from whynan.model import Evidence, Fix, Operand, OpRecord
+from whynan.ops.table import forward_of, reading, row, spelled, that
 
-CHOOSING = frozenset({"index", "gather", "index_select", "select"})
-EXPONENTIALS = frozenset({"_softmax", "_safe_softmax", "sigmoid", "exp", "exp2"})
-LARGEST = frozenset({"max", "amax", "aminmax"})
-SMALLEST = frozenset({"min", "amin", "aminmax"})
-BOUNDS = frozenset({"clamp_min", "clamp", "maximum"})
-COMPARISONS = frozenset({"gt", "lt", "ge", "le", "eq", "ne", "logical_and", "logical_not"})
-COUNTING = frozenset({"bincount", "histc", "count_nonzero"})
-CARRYING = CHOOSING | {"_to_copy", "mul", "div", "clone"}  # from a 0 to a 0
+CHOOSING = that("picks")
+# They are 0 of -inf, and of a small number by rounding only.
+EXPONENTIALS = spelled(lambda op: 0 in op.rounds and op.range is not None and 0 not in op.range)
+LARGEST, SMALLEST = that("largest"), that("smallest")
+BOUNDS = that("floor")
+COUNTING = that("counts")
+SPREADS = that("spread")
+NORMS = frozenset(row("norm").spellings)
+CARRYING = CHOOSING | that("copies") | {"mul", "div"}  # from a 0 to a 0
+ADDING = reading("product") | {"sum", "mean"}
+SCALING = CARRYING | reading("join") | {"neg"}
+MASKS = ("attn_mask", "attn_bias", "mask", "self", "input")  # the argument that hides entries
 TOO_LATE = "which is too late"
-LEFT_OUT = {
-    "where": f"`where` left this element out afterwards, {TOO_LATE}",
-    "masked_fill": f"`masked_fill` replaced this element afterwards, {TOO_LATE}",
-    "nan_to_num": f"`nan_to_num` replaced this element afterwards, {TOO_LATE}",
-    "masked_select": f"this element was not selected afterwards, {TOO_LATE}",
-    "index": f"this element was not selected afterwards, {TOO_LATE}",
-    "slice": f"this element was not selected afterwards, {TOO_LATE}",
-    "gather": f"this element was not selected afterwards, {TOO_LATE}",
-    "index_select": f"this element was not selected afterwards, {TOO_LATE}",
-    "abs": "`abs` has slope 0 at 0",
-    "relu": "`relu` is flat there",
-    "clamp": "`clamp` is flat there",
-    "clamp_min": "`clamp` is flat there",
-    "hardtanh": "`clamp` is flat there",
-}
-CHOICES = frozenset({"max", "min", "amax", "amin", "maximum", "minimum", "topk", "aminmax"})
 
 
 def maker_of(operand: Operand | None) -> OpRecord | None:
@@ -100,16 +88,12 @@ def counts_a_mask(total: OpRecord, before: tuple[OpRecord, ...]) -> bool:
         return False
     if stats.dtype == "bool" or "int" in stats.dtype:
         return True
-    return any(m.name in COMPARISONS or _casts_a_mask(m) for m in before[:1])
+    return any(m.name in that("compares") or _casts_a_mask(m) for m in before[:1])
 
 
 def _casts_a_mask(op: OpRecord) -> bool:
     dtypes = [o.stats.dtype for o in op.inputs if o.stats is not None]
     return op.name == "_to_copy" and any(d == "bool" or "int" in d for d in dtypes)
-
-
-ADDING = frozenset({"sum", "mean"}) | MATMULS
-SCALING = CHOOSING | {"mul", "div", "_to_copy", "clone", "neg", "stack", "cat"}
 
 
 def rounded_exponential(operand: Operand) -> tuple[OpRecord, bool] | None:
@@ -125,10 +109,6 @@ def rounded_exponential(operand: Operand) -> tuple[OpRecord, bool] | None:
             return None
         summed = summed or maker.name in ADDING
     return None
-
-
-SPREADS = frozenset({"std", "var", "std_mean", "var_mean"})
-NORMS = frozenset({"linalg_vector_norm", "norm"})
 
 
 def divisor_is(divisor: Operand) -> str:
@@ -153,7 +133,7 @@ def divisor_is(divisor: Operand) -> str:
             return _difference_is(maker)
         if maker.name in ("sum", "mean"):
             return _total_is(maker, divisor.upstream[place + 1 :])
-        if maker.name not in CARRYING and maker.name not in ("sqrt", "add", "clamp_min", "clamp"):
+        if maker.name not in CARRYING | BOUNDS and maker.name not in ("sqrt", "add"):
             return ""
     return ""
 
@@ -189,19 +169,14 @@ def _total_is(total: OpRecord, before: tuple[OpRecord, ...]) -> str:
 
 def vanishing_divisor(op: OpRecord) -> Operand | None:
     """The divisor, where its smallness made the quotient overflow rather than the dividend."""
-    role = {"div": "other", "reciprocal": "self", "rsqrt": "self", "addcdiv": "tensor2"}
-    divisor = op.operand(role.get(op.name, ""))
+    divides = row(op.name)
+    is_divisor = 0 in divides.poles and "division_by_zero" in divides.fails
+    divisor = op.operand(divides.of) if is_divisor else None
     if divisor is None or not divisor.value or not math.isfinite(divisor.value):
         return None
     dividend = op.operand("tensor1" if op.name == "addcdiv" else "self")
     over = abs(dividend.value or 1.0) if dividend not in (None, divisor) else 1.0
     return divisor if abs(divisor.value) < 1 / max(over, 1.0) else None
-
-
-def forward_of(node: str | None) -> str:
-    """`sqrt` for `SqrtBackward0`."""
-    bare = re.sub(r"Backward\d*$", "", (node or "").split("::")[-1])
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", bare).lower()
 
 
 def why_no_gradient(gradient: Operand) -> str | None:
@@ -214,11 +189,19 @@ def why_no_gradient(gradient: Operand) -> str | None:
     if maker is None:
         return None
     forward = forward_of(maker.node)
-    if forward in CHOICES:
+    known = row(forward)
+    if "selects" in known.does:
         return f"`{forward}` chose another element"
     if forward == "mul" and [o.value for o in maker.inputs[1:]] == [0] and maker.inputs[0].value:
         return f"this element was multiplied by 0 afterwards, {TOO_LATE}"
-    return LEFT_OUT.get(forward)
+    if known.name in ("where", "masked_fill", "nan_to_num"):
+        did = "left this element out" if known.name == "where" else "replaced this element"
+        return f"`{known.name}` {did} afterwards, {TOO_LATE}"
+    if "picks" in known.does:
+        return f"this element was not selected afterwards, {TOO_LATE}"
+    if not known.does.isdisjoint(("floor", "ceiling")):
+        return "`clamp` is flat there"
+    return {"abs": "`abs` has slope 0 at 0", "relu": "`relu` is flat there"}.get(forward)
 
 
 DOUBLE_WHERE = Fix(kind="double_where", title="make the operand safe before the operation, then select: `where(ok, f(where(ok, x, 1)), fill)`")  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from whynan.model import OpRecord
+from whynan.ops.table import row, spelled
 from whynan.source.trees import UNREADABLE, expression_of, parsed, statements
 
 OPERATORS: dict[type[ast.AST], str] = {
@@ -76,6 +77,12 @@ def _matches(attr: str, op: OpRecord) -> bool:
     return attr.strip("_") == op.name.strip("_")
 
 
+def _is_synonym(name: str, operator: str) -> bool:
+    """`power` for `pow`, `half` for a cast."""
+    known, called = row(operator), row(name)
+    return (known is called and bool(known.name)) or "casts" in known.does & called.does
+
+
 def right_number(op: OpRecord) -> str | None:
     """The source of the plain number on the right of an operator whose sides do not swap."""
     tree = _tree(op)
@@ -105,7 +112,7 @@ def operand_names(op: OpRecord) -> list[str | None]:
         if isinstance(func, ast.Attribute) and ast.unparse(func.value) not in _NAMESPACES:
             parts = [func.value, *parts]
         name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
-        if not _matches(name, op) and name.strip("_") not in _SYNONYMS.get(op.name, ()):
+        if not _matches(name, op) and not _is_synonym(name.strip("_"), op.name):
             return names
     if isinstance(tree, ast.BinOp) and len(op.inputs) == 1:
         if op.name == "reciprocal" or op.inputs[0].role == "other":
@@ -139,11 +146,4 @@ _NAMESPACES = frozenset(
     {"torch", "F", "nn.functional", "torch.nn.functional", "torch.linalg", "torch.special"}
     | {"np", "numpy", "xp", "cp", "cupy", "jnp"}
 )
-_ORDERED = frozenset({"div", "sub", "pow", "remainder", "fmod", "floor_divide"})
-_SYNONYMS = {
-    "_softmax": ("softmax",), "_log_softmax": ("log_softmax",), "mm": ("matmul",), "bmm": ("matmul",),
-    "linalg_vector_norm": ("norm", "vector_norm"), "div": ("divide", "true_divide"),
-    "mul": ("multiply",), "sub": ("subtract",), "pow": ("power",), "acos": ("arccos",),
-    "asin": ("arcsin",),
-    "_to_copy": ("half", "bfloat16", "float", "double", "to", "type", "type_as"),
-}  # fmt: skip
+_ORDERED = spelled(lambda op: bool(op.python) and op.name not in ("add", "mul"))

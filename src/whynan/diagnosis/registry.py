@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from whynan.model import Evidence, Finding, OpRecord
+from whynan.ops.table import failing
 from whynan.rulebook import Page, import_all
 
 Check = Callable[[OpRecord, Evidence], Finding | None]
@@ -29,10 +30,13 @@ def rule(
     slug: str,
     mechanism: str,
     *,
-    ops: tuple[str, ...] = (),
+    ops: Collection[str] | None = None,
     kinds: tuple[str, ...] = ("operation",),
 ) -> Callable[[Check], Check]:
-    """Enter a check into the table; rules are tried in the order of their codes."""
+    """Enter a check into the table; rules are tried in the order of their codes.
+
+    Unless `ops` says otherwise, it is asked about the operations that can fail so, or about any.
+    """
 
     def enter(check: Check) -> Check:
         taken = [r for r in _rules.values() if slug == r.slug or code == r.code]
@@ -43,7 +47,7 @@ def rule(
             slug=slug,
             mechanism=mechanism,
             kinds=frozenset(kinds),
-            ops=frozenset(ops),
+            ops=failing(mechanism) if ops is None else frozenset(ops),
             check=check,
             module=check.__module__,
         )

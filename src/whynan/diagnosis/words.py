@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from whynan.model import MATMULS, Evidence, Operand, OpRecord, TensorStats, number
+from whynan.model import Evidence, Operand, OpRecord, TensorStats, number
+from whynan.ops.table import row
 
 # What an argument is, where torch's own name for it says little.
 PLACES = {
@@ -82,11 +83,10 @@ def spoken(op: OpRecord, operand: Operand) -> str:
 
 
 def _first_place(op: OpRecord) -> str:
-    if op.name in ("mm", "bmm"):
-        return "the first matrix"
-    if op.name == "mv":
-        return "the matrix"
-    if op.name in MATMULS and op.name != "dot":
+    product = row(op.name).name
+    if product == "matmul":
+        return "the matrix" if op.name == "mv" else "the first matrix"
+    if product == "addmm":
         return "what is added to the product"
     both = any(o.role in ("other", "tensor") for o in op.inputs)
     return "the first operand" if both else "the input"

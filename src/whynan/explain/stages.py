@@ -8,7 +8,7 @@ from typing import Literal
 from whynan.diagnosis.chain import made_from
 from whynan.diagnosis.naming import call_of
 from whynan.diagnosis.words import sink_word
-from whynan.explain.story import OPERATION
+from whynan.explain.story import shown
 from whynan.model import Anomaly, Operand, OpRecord, Site, number
 
 MOST = 200  # a page with more is read by nobody
@@ -68,7 +68,7 @@ def _reasons(anomaly: Anomaly) -> list[Stage]:
 def _stage(op: OpRecord, role: Literal["reason", "origin", "path"], note: str) -> Stage:
     return Stage(
         role=role,
-        op=OPERATION.get(op.name, op.name),
+        op=shown(op.name),
         call=call_of(op),
         value=op.value,
         dtype=op.dtype,

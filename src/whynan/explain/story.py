@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from whynan.diagnosis.naming import call_of
 from whynan.explain.snippet import Row, shown_path, snippet
 from whynan.model import Anomaly, Evidence, Fix, Link, Sample, Site, number
+from whynan.ops.table import row
 
-OPERATION = {
-    "_softmax": "softmax", "_log_softmax": "log_softmax", "_to_copy": "cast", "rsub": "sub",
-    "lift_fresh": "comes in", "set": "loaded", "entry": "comes in", "mm": "matmul", "bmm": "matmul",
-    "addmm": "linear", "mv": "matmul", "linalg_vector_norm": "norm",
-}  # fmt: skip
+SHOWN = {"lift_fresh": "comes in", "entry": "comes in", "set": "loaded", "addmm": "linear"}
+KERNELS = ("matmul", "norm", "sub")  # of which each of torch's operators is one form
 
 REMADE = (
     "a worker of the DataLoader made it; asked for item {} again, in this process, the dataset made"
@@ -40,6 +38,13 @@ class Story:
     facts: tuple[Fact, ...]
     chain: tuple[tuple[str, str, str, str], ...]  # place, operation, value, note
     fixes: tuple[Fix, ...]
+
+
+def shown(operator: str) -> str:
+    """An operator as people call it: `softmax` for `_softmax`, `matmul` for `bmm`."""
+    name = row(operator).name
+    known = name if name and (operator.startswith("_") or name in KERNELS) else operator
+    return SHOWN.get(known, known)
 
 
 def no_harm(steps: int) -> str:
@@ -95,7 +100,7 @@ def _note(anomaly: Anomaly) -> tuple[Site, str] | None:
     for link in reversed(anomaly.chain):
         backward = link.note.endswith("backward")
         if link.role == "reason" and link.site and link.value is not None and not backward:
-            name = OPERATION.get(link.op, link.op)
+            name = shown(link.op)
             verb = "as" if name in ("comes in", "loaded") else "gave"
             return link.site, f"{name} {verb} {number(link.value)}"
     return None
@@ -152,6 +157,6 @@ def _row(link: Link, origin: Site | None) -> tuple[str, str, str, str]:
         same = origin is not None and link.site.file == origin.file
         place = f"line {link.site.line}" if same else _place(link.site).rsplit(":", 1)[0]
     value = "" if link.value is None else number(link.value)
-    op = OPERATION.get(link.op, link.op)
+    op = shown(link.op)
     marks = {"origin": "origin", "sink": link.note}
     return place, op, value, marks.get(link.role, link.note)

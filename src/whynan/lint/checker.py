@@ -22,7 +22,7 @@ RELEVANT = re.compile(r"\b(torch|numpy)\b")
 IN_PLACE = re.compile(r"\.\w+[^\W_]_\(")
 # No pattern is without one of these; most files of a large tree are without all of them.
 TRIGGERS = re.compile(
-    r"log|exp\b|exp[(_]|softmax|sigmoid|sqrt|norm\b|norm\(|std|\.sum\(|\bsum\(|\.min\(|a(?:rc)?cos|a(?:rc)?sin|\bnan|NaN|inf\b"
+    r"log|exp\b|exp[(_]|softmax|sigmoid|sqrt|norm\b|norm\(|std|\.sum\(|\bsum\(|\.min\(|a(?:rc)?cos|a(?:rc)?sin|erfinv|ndtri|gamma|\bnan|NaN|inf\b"
     r"|empty|\bTensor\(|cross_entropy|Entropy|BCE|kl_div|KLDiv|nll|NLL|\*\*|pow\(|power\(|inv\w*\(|prod|clip_grad"
     r"|Adam|where\(|masked_fill|tanh|reciprocal"
 )

@@ -1,9 +1,11 @@
-"""What can be said for certain about a term: never zero, bounded, guarded, or tested before."""
+"""What can be said about a term, and how surely: not zero, bounded, guarded, or tested before."""
 
 from __future__ import annotations
 
 import ast
+import math
 import re
+from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from whynan.lint.terms import (
@@ -17,6 +19,7 @@ from whynan.lint.terms import (
     strip,
     walk_through,
 )
+from whynan.ops.table import OPERATORS, TABLE, row, that
 
 if TYPE_CHECKING:
     from whynan.lint.flow import Walker
@@ -35,7 +38,19 @@ NO_GRADIENT = re.compile(
 GENERIC = re.compile(
     r"eig|svd|(^|_)qr\b|null|randn|normal_|\bnormal\b|sample|\brand|kaiming|xavier", re.I
 )
-POSITIVE = frozenset({"exp", "softplus", "softmax", "sigmoid", "cosh"})
+# Functions of one number whose value or slope is infinite at 0, and nowhere else.
+AT_ZERO = frozenset(op.name for op in TABLE if op.of == "self" and set(op.singular) == {0})
+AT_ZERO -= {"pow"}  # of which the exponent decides
+TRUTHS = that("compares") | {"compare", "invert", "not", "bool"}
+FLAT = that("compares", "counts", "constant", "flat") | {"compare", "invert", "detach"}
+
+
+class Sure(IntEnum):
+    """How surely a value is not 0."""
+
+    NO = 0
+    ROUNDED = 1  # it is not 0 in mathematics, but small values are rounded to 0
+    YES = 2
 
 
 def is_eps(term: Term) -> bool:
@@ -51,48 +66,33 @@ def is_eps(term: Term) -> bool:
     )
 
 
-def never_zero(term: Term, depth: int = 8) -> bool:
+def nonzero(term: Term, depth: int = 8) -> Sure:
     """Is the value kept away from 0 by the way it is made?"""
     if depth == 0:
-        return False
+        return Sure.NO
     if is_eps(term):
-        return True
+        return Sure.YES
     t = strip(term)
-    if t.op in ("add", "sub"):
-        # A shift by a constant says that the author thought of zero.
-        return (
-            any(is_eps(a) or never_zero(a, depth - 1) for a in t.args) if t.op == "add" else False
-        )
+    known = row(t.op)
+    parts = (nonzero(a, depth - 1) for a in t.args)
+    if t.op == "add":  # a shift by a constant says that the author thought of zero
+        return max(parts, default=Sure.NO)
     if t.op in ("clamp", "clamp_min", "maximum"):
         floor = number_of(t.args[1]) if t.op == "maximum" and len(t.args) > 1 else t.const("min")
-        return not (isinstance(floor, int | float) and floor <= 0)
+        return Sure.NO if isinstance(floor, int | float) and floor <= 0 else Sure.YES
     if t.op in ("nan_to_num", "where", "ifexp", "boolop", "masked_fill", "patched"):
-        return True
-    if t.op in POSITIVE or t.op in (".numel", ".size", "full", "ones", "ones_like"):
-        return True
-    if t.op == "builtin" and t.value == "len":
-        return True
+        return Sure.YES
+    if known.range is not None and 0 not in known.range:
+        return Sure.ROUNDED if 0 in known.rounds else Sure.YES
+    if t.op in (".numel", ".size", "full", "ones") or (t.op == "builtin" and t.value == "len"):
+        return Sure.YES
     if t.op == "attr":
-        return t.value in ("shape", "eps", "tiny")
+        return Sure.YES if t.value in ("shape", "eps", "tiny") else Sure.NO
     if t.op == "mul":
-        return all(never_zero(a, depth - 1) for a in t.args)
-    if t.op in (
-        "div",
-        "pow",
-        "sqrt",
-        "rsqrt",
-        "sum",
-        "mean",
-        "abs",
-        "neg",
-        "square",
-        "amax",
-        "max",
-    ):
-        return bool(t.args) and never_zero(t.args[0], depth - 1)
-    if t.op == "merged":
-        return any(never_zero(a, depth - 1) for a in t.args)
-    return False
+        return min(parts, default=Sure.YES)
+    if t.op == "neg" or "positive" in known.does:
+        return next(parts, Sure.NO)
+    return max(parts, default=Sure.NO) if t.op == "merged" else Sure.NO
 
 
 def tested(term: Term, here: Walker) -> bool:
@@ -110,8 +110,8 @@ def _roots(term: Term, depth: int = 5) -> set[str]:
 
 
 def guarded_divisor(term: Term, here: Walker) -> bool:
-    """Nothing to say about a division by this."""
-    return never_zero(term) or tested(term, here) or _picked(term)
+    """Nothing to say about a division by this: also where only rounding could make it 0."""
+    return nonzero(term) > Sure.NO or tested(term, here) or _picked(term)
 
 
 def _picked(term: Term) -> bool:
@@ -131,14 +131,16 @@ def bounded_above(term: Term, depth: int = 8) -> bool:
     if number_of(term) is not None:
         return True
     t = strip(term)
-    if t.op in ("clamp", "clamp_max", "minimum", "tanh", "sigmoid", "softmax", "log_softmax", "logsigmoid", "sin", "cos", "normalize", "cosine_similarity", "where", "patched", "logit", "log", "linspace", "arange"):  # fmt: skip
+    if t.op in ("where", "patched") or is_bounded(t.op):
         return t.op != "clamp" or t.get("max") is not None
     if t.op == "ifexp":
         return all(bounded_above(a, depth - 1) for a in t.args[1:])
     if t.op == "neg":
         inner = strip(t.args[0])
+        known = row(inner.op).range
         floor = inner.op in ("clamp", "clamp_min") and inner.get("min") is not None
-        return floor or inner.op in ("tanh", "sin", "cos") or nonnegative(inner, depth - 1)
+        bounded = known is not None and known.low > -math.inf
+        return floor or bounded or nonnegative(inner, depth - 1)
     if t.op == "sub" and len(t.args) == 2:
         a, b = t.args
         return _is_max_of(b, a) or (bounded_above(a, depth - 1) and nonnegative(b, depth - 1))
@@ -152,6 +154,13 @@ def bounded_above(term: Term, depth: int = 8) -> bool:
     if t.op == "merged":
         return all(bounded_above(a, depth - 1) for a in t.args)
     return False
+
+
+def is_bounded(op: str) -> bool:
+    """Whether an operation gives no large numbers, whatever it is given."""
+    known = row(op)
+    below = known.range is not None and known.range.high < math.inf
+    return below or bool(known.does & {"ceiling", "compresses", "constant"} and op != "full")
 
 
 def _is_negative(term: Term) -> bool:
@@ -174,21 +183,21 @@ def nonnegative(term: Term, depth: int = 8) -> bool:
     if isinstance(value, int | float):
         return value >= 0
     t = strip(term)
-    if t.op in ("abs", "square", "relu", "softplus", "exp", "sigmoid", "softmax", "norm", "vector_norm", "cdist", "std", "var", "sqrt"):  # fmt: skip
+    known = row(t.op)
+    if known.range is not None and known.range.low >= 0:
         return True
     if t.op == "clamp" or t.op == "clamp_min":
         low = t.const("min")
         return isinstance(low, int | float) and low >= 0
     if t.op == "pow":
         exponent = t.const("exponent")
-        return isinstance(exponent, int | float) and exponent % 2 == 0
+        if isinstance(exponent, int | float) and exponent % 2 == 0:
+            return True
     if t.op == "mul" and len(t.args) == 2 and same_values(*t.args):
         return True
-    if t.op in ("add", "mul", "div"):
-        return all(nonnegative(a, depth - 1) for a in t.args)
-    if t.op in ("sum", "mean", "max", "min", "amax", "cumsum"):
-        return nonnegative(t.args[0], depth - 1)
-    return False
+    parts = t.args if t.op in ("add", "mul", "div") else t.args[:1]
+    positive = "positive" in known.does and bool(parts)
+    return positive and all(nonnegative(a, depth - 1) for a in parts)
 
 
 def _is_max_of(term: Term, other: Term) -> bool:
@@ -264,7 +273,7 @@ def known_small(term: Term) -> bool:
 def is_mask(term: Term) -> bool:
     """Boolean by the way it is made, or called a mask."""
     t = strip(term)
-    if t.op in ("compare", "invert", "isnan", "isfinite", "not", "and", "or"):
+    if t.op in TRUTHS or t.op in ("and", "or"):
         return True
     if t.op == "attr" and MASK.search(str(t.value)):
         return True
@@ -276,16 +285,10 @@ def is_mask(term: Term) -> bool:
     return rest is not None and is_mask(rest)
 
 
-TRUTHS = frozenset([
-    "compare", "invert", "not", "isnan", "isfinite", "isinf", "isin", "isclose", "isposinf",
-    "isneginf", "eq", "ne", "gt", "ge", "lt", "le", "greater", "greater_equal", "less",
-    "less_equal", "not_equal", "logical_and", "logical_or", "logical_not", "logical_xor", "bool",
-])  # fmt: skip
 # Of the shape operations, those that leave the type as it is.
-PLACES = frozenset([
-    "view", "reshape", "squeeze", "unsqueeze", "flatten", "transpose", "permute", "contiguous",
-    "expand", "clone", "detach", "repeat", "cpu", "cuda",
-])  # fmt: skip
+PLACES = (that("keeps") - that("casts", "enters")) | {"cpu", "cuda"}
+STAY_WHOLE = ({op.name for op in OPERATORS.values()} - {"div", "pow"}) | {"square", "index"}
+WHOLE = that("whole") | {"compare", ".long", ".int", ".randint"}
 BOOL = re.compile(r"(^|\.)bool_?$")
 
 
@@ -309,7 +312,7 @@ def is_binary(term: Term, depth: int = 8) -> bool:
 
 def _names_bool(term: Term) -> bool:
     """`.to(torch.bool)`, `.astype(bool)`, `torch.tensor(..., dtype=torch.bool)`."""
-    if term.op not in ("to", "type", "astype", "tensor", "as_tensor", "array", "asarray"):
+    if term.op not in ("cast", "tensor", "as_tensor"):
         return False
     return any(
         isinstance(t.node, ast.Name | ast.Attribute) and BOOL.search(ast.unparse(t.node))
@@ -322,9 +325,9 @@ def is_whole(term: Term, depth: int = 8) -> bool:
     t = resolve(term)
     if t.op == "const":
         return isinstance(t.value, int)
-    if t.op in ("arange", "argmax", "bincount", "compare", "count_nonzero", "one_hot", ".long", ".int", ".randint"):  # fmt: skip
+    if t.op in WHOLE:
         return "dtype" not in t.kw and all(is_whole(a) for a in t.args if a.op == "const")
-    if t.op in ("add", "sub", "mul", "neg", "square", "abs", "index") or t.op in PLACES:
+    if t.op in STAY_WHOLE or t.op in PLACES:
         return bool(t.args) and depth > 0 and is_whole(t.args[0], depth - 1) and (
             t.op in PLACES or t.op == "index" or all(is_whole(a, depth - 1) for a in t.args)
         )  # fmt: skip
@@ -352,9 +355,10 @@ def no_slope(term: Term, depth: int = 6) -> bool:
     if number_of(term) is not None or depth == 0:
         return depth > 0
     t = strip(term)
-    if t.op in ("compare", "bincount", "histc", "count_nonzero", "isnan", "argmax", "floor", "one_hot", "invert", "detach", "ones", "zeros"):  # fmt: skip
+    if t.op in FLAT:
         return True
-    return bool(t.args) and t.op in ("add", "sub", "mul", "div", "sum", "mean", "and", "or") and all(no_slope(a, depth - 1) for a in t.args)  # fmt: skip
+    computed = row(t.op).name or t.op in ("and", "or")
+    return bool(computed and t.args) and all(no_slope(a, depth - 1) for a in t.args)
 
 
 def says(term: Term, pattern: str) -> bool:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable
 
 from whynan.lint.belonging import Evidence
 from whynan.lint.names import Names, Scope
-from whynan.lint.ops import KNOWN, operation
 from whynan.lint.reader import ClassInfo, Reader, spelled_in
 from whynan.lint.scopes import (
     as_load,
@@ -26,10 +25,12 @@ from whynan.lint.scopes import (
     turns_off_gradients,
 )
 from whynan.lint.source import Source
+from whynan.lint.spelling import KNOWN, operation
 from whynan.lint.terms import Term, names_in, strip
+from whynan.ops.table import that
 from whynan.source.trees import Function, statements
 
-IN_PLACE_MODULE = ("half", "double", "float", "bfloat16")
+IN_PLACE_MODULE = (that("casts") & that("tensor")) - {"cuda"}  # of a module, too
 
 
 class Walker:

@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Iterator
 
 from whynan.lint.layout import LINES
-from whynan.lint.ops import KNOWN, operation
+from whynan.lint.spelling import KNOWN, operation
 from whynan.lint.terms import SHAPE_OPS
+from whynan.ops.table import that
 from whynan.source.trees import Function, parsed
 
 # Only what does nothing but compute may go unrun: no drawing of numbers, no module of the user's.
-DRAWS = frozenset({"rand", "randn", "bernoulli", "exponential"})
+DRAWS = that("random")
 EFFECTS = (ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr, ast.Lambda, ast.Starred)
 WATCHING = frozenset({"locals", "vars", "eval", "exec", "globals"})
 Key = tuple[int, str]  # which function of the file, in order, and the variable

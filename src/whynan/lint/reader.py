@@ -9,11 +9,11 @@ from typing import Any
 
 from whynan.lint.libraries import OTHER, family
 from whynan.lint.names import Scope
-from whynan.lint.ops import (
+from whynan.lint.source import Source
+from whynan.lint.spelling import (
     CONSTANTS,
     KEYWORDS,
     KNOWN,
-    MODULES,
     OPERATORS,
     SCALAR_ATTRIBUTES,
     SCALAR_CALLS,
@@ -23,8 +23,8 @@ from whynan.lint.ops import (
     operation,
     split,
 )
-from whynan.lint.source import Source
 from whynan.lint.terms import SHAPE_OPS, Kind, Term, names_in, resolve
+from whynan.ops.table import MODULES
 
 BUILTINS = frozenset([
     "len", "int", "float", "round", "bool", "max", "min", "sum", "abs", "pow", "range",

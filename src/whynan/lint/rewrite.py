@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from whynan.lint.facts import is_whole
 from whynan.lint.finding import Edit
 from whynan.lint.names import evaluated
-from whynan.lint.terms import PARAMETERS, SHAPE_OPS, Term, resolve, same, walk
+from whynan.lint.terms import SHAPE_OPS, Term, resolve, same, walk
+from whynan.ops.table import OPERATORS, row, that
 from whynan.source.trees import expression_of
 
 if TYPE_CHECKING:
@@ -21,10 +22,12 @@ if TYPE_CHECKING:
 
 ATOMS = (ast.Name, ast.Call, ast.Attribute, ast.Subscript, ast.Constant)
 # Reading these again costs little and gives the same: no layer, no random number, no matrix product.
-CHEAP = SHAPE_OPS | frozenset([
-    "name", "attr", "const", "add", "sub", "mul", "div", "neg", "pow", "tuple", "compare", "invert",
-    "slice", "and", "or", "abs", "isnan", "isinf", "isfinite",
-])  # fmt: skip
+CHEAP = (
+    SHAPE_OPS
+    | ({op.name for op in OPERATORS.values()} - {"matmul"})
+    | that("asks")
+    | {"name", "attr", "const", "tuple", "compare", "invert", "slice", "and", "or", "abs"}
+)
 # Where no module is bound, a tensor still has these.
 METHODS = {
     "torch.nn.functional.log_softmax": "log_softmax", "torch.softmax": "softmax",
@@ -39,7 +42,6 @@ FLOATS_ONLY = frozenset({
     "torch.nn.functional.silu", "torch.linalg.vector_norm",
     "torch.nn.functional.binary_cross_entropy_with_logits",
 })  # fmt: skip
-BINARY = frozenset({"add", "sub", "mul", "div", "matmul", "dot", "maximum", "minimum"})
 
 
 def text(term: Term, here: Walker) -> str:
@@ -139,7 +141,7 @@ def _keeps_every_argument(whole: Term, kept: list[Term]) -> bool:
             return False  # a number today, and another in a subclass
         term = resolve(term)
         if term.form in ("call", "method"):
-            known = PARAMETERS.get(term.op, ("input", "other") if term.op in BINARY else ("input",))
+            known = row(term.op).takes
             if term.kind == "array" and "keepdim" in known and "p" not in known:
                 known = known[:2]  # NumPy has a dtype in the place of torch's keepdim
             named = {*known, "keepdim"} if "dim" in known else known

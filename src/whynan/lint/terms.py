@@ -10,18 +10,13 @@ import ast
 from collections.abc import Iterator
 from typing import Literal
 
+from whynan.ops.table import row, that
+
 Kind = Literal["tensor", "array", "other", "scalar", "?"]  # other: of another array library
 Value = float | int | str | bool | None
 
 # Change the shape or place of the values, not the values: a rule looks through them.
-SHAPE_OPS = frozenset([
-    "view", "reshape", "squeeze", "unsqueeze", "flatten", "unflatten", "transpose", "permute",
-    "contiguous", "expand", "expand_as", "gather", "index", "index_select", "masked_select", "to",
-    "float", "double", "half", "type", "astype", "cpu", "cuda", "clone", "detach", "repeat", "t",
-    "swapaxes", "movedim", "view_as", "reshape_as", "narrow", "select", "chunk", "split",
-    "unbind", "bfloat16", "ravel", "take_along_dim", "asarray", "as_tensor", "tensor", "array",
-    "numpy", "from_numpy", "type_as",
-])  # fmt: skip
+SHAPE_OPS = that("keeps")
 SHAPE_ATTRIBUTES = frozenset({"T", "mT", "H", "data"})
 
 
@@ -57,7 +52,7 @@ class Term:
         """An argument by name, however it was passed."""
         if name in self.kw:
             return self.kw[name]
-        order = PARAMETERS.get(self.op, ("input",))
+        order = ADAM if self.op in ("Adam", "AdamW") else row(self.op).takes
         if name in order and order.index(name) < len(self.args):
             return self.args[order.index(name)]
         return None
@@ -77,24 +72,7 @@ class Term:
         return f"{self.value}" if self.op in ("name", "const") else f"{self.op}({inside})"
 
 
-# In which order the operations that rules ask about take their arguments; NumPy's names for them
-# are translated by the reader.
-_REDUCE = ("input", "dim", "keepdim")
-PARAMETERS: dict[str, tuple[str, ...]] = {
-    "sum": _REDUCE, "mean": _REDUCE, "prod": _REDUCE, "logsumexp": _REDUCE, "amax": _REDUCE,
-    "max": _REDUCE, "min": _REDUCE, "amin": _REDUCE, "nansum": _REDUCE,
-    "std": ("input", "dim", "correction", "keepdim"), "var": ("input", "dim", "correction", "keepdim"),
-    "norm": ("input", "p", "dim", "keepdim"), "vector_norm": ("input", "p", "dim", "keepdim"),
-    "softmax": ("input", "dim"), "log_softmax": ("input", "dim"),
-    "clamp": ("input", "min", "max"), "clamp_min": ("input", "min"), "clamp_max": ("input", "max"),
-    "pow": ("input", "exponent"), "where": ("condition", "input", "other"),
-    "masked_fill": ("input", "mask", "value"), "kl_div": ("input", "target", "size_average", "reduce", "reduction", "log_target"),
-    "cross_entropy": ("input", "target"), "nll_loss": ("input", "target"),
-    "binary_cross_entropy": ("input", "target"), "binary_cross_entropy_with_logits": ("input", "target"),
-    "cosine_similarity": ("input", "other", "dim"), "normalize": ("input", "p", "dim"),
-    "Adam": ("params", "lr", "betas", "eps"), "AdamW": ("params", "lr", "betas", "eps"),
-    "full": ("size", "fill_value"), "full_like": ("input", "fill_value"),
-}  # fmt: skip
+ADAM = ("params", "lr", "betas", "eps")  # the arguments of an optimizer, in order
 
 
 def number_of(term: Term | None) -> Value:
@@ -152,7 +130,7 @@ def same(a: Term, b: Term, depth: int = 12) -> bool:
         or a.kw.keys() != b.kw.keys()
     ):
         return False
-    if a.op in ("name", "param", "unknown", "rand", "randn", "empty"):
+    if a.op in ("name", "param", "unknown") or row(a.op).does & {"random", "allocates"}:
         return a.op == "name" and a.binding is b.binding
     return all(same(x, y, depth - 1) for x, y in zip(a.children, b.children, strict=True))
 

@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 
 from whynan.codec import decode, encode
 from whynan.model import Evidence, OpRecord
+from whynan.ops.table import that
 from whynan.watching.signs import is_conclusive
 
 MODERATE = 1e12  # products and sums of such values stay far from float32's limit
 EXCHANGES = ("c10d", "_c10d_functional", "_dtensor")  # whose results are other ranks' values
 UNPROVEN = ("entry", "unseen", "uninitialised")  # a collective fills memory that it asked for
-COPIES = ("mul", "copy", "div", "detach", "view")
+CARRIES = that("copies", "keeps") | {"mul", "div"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +61,7 @@ def _was_overwritten(origin: OpRecord) -> bool:
     """A collective writes in the background, where no recorder sees it: the last operation known
     to have written there seems to have made a NaN, out of moderate values that cannot give one."""
     exact, value = origin.exact, origin.value
-    if origin.node is not None and "AccumulateGrad" in origin.node and origin.name in COPIES:
+    if origin.node is not None and "AccumulateGrad" in origin.node and origin.name in CARRIES:
         return True  # DistributedDataParallel's way into and out of its buckets
     if exact is None or value is None or not math.isfinite(exact) or math.isfinite(value):
         return False

@@ -7,25 +7,12 @@ from typing import Any
 
 import torch
 
-from whynan.record.ops import REPEATABLE
 from whynan.record.records import Record
+from whynan.record.schema import REPEATABLE
 from whynan.record.storages import Index, Ref, overwritten
 
 MAX_PLACES = 1_000_000  # of a tensor whose indexing is looked at element by element
-# The argument that is put there, by the names of the arguments that say where.
-ALONG = frozenset({"index_add", "index_copy", "index_reduce"})  # whole rows, by their number
-APIECE = frozenset({"scatter", "scatter_add", "scatter_reduce"})  # each element by its own
-PUTS = ALONG | APIECE | {"index_put", "_index_put_impl", "bincount", "embedding_dense_backward"}
-# They only move values: labels sent through them tell where each one came from.
-MOVES = frozenset(
-    {
-        "_unsafe_view", "_reshape_copy", "view_copy", "expand_copy", "permute_copy", "repeat", "roll",
-        "flip", "tril", "triu", "constant_pad_nd", "reflection_pad1d", "reflection_pad2d",
-        "replication_pad1d", "replication_pad2d", "pixel_shuffle", "pixel_unshuffle", "slice_backward",
-        "select_backward", "diagonal_backward", "diag_embed", "masked_select", "take", "index",
-        "upsample_nearest1d", "upsample_nearest2d", "unfold_copy",
-    }
-)  # fmt: skip
+BY_ROWS = ("index_add", "index_copy", "index_reduce")  # the others: each element by its own
 
 
 def argument(record: Record, name: str) -> Any:
@@ -87,7 +74,7 @@ def _targets(record: Record) -> torch.Tensor | None:
     dim = argument(record, "dim")
     if not isinstance(dim, int) or not shape:
         return None
-    return places.index_select(dim, where) if base in ALONG else places.gather(dim, where.long())
+    return places.index_select(dim, where) if base in BY_ROWS else places.gather(dim, where.long())
 
 
 def _indices(base: str) -> str:

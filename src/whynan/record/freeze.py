@@ -12,7 +12,6 @@ import torch
 from whynan.model import (
     FROM_BEFORE,
     FROM_GRADIENT,
-    MATMULS,
     Operand,
     OpRecord,
     Origin,
@@ -23,14 +22,12 @@ from whynan.model import (
 from whynan.model import (
     FROM_LOADER as FROM_LOADER,
 )
+from whynan.ops.table import row, that
 from whynan.record.exponents import exponents_of
 from whynan.record.modules import ModuleNames, path_of
-from whynan.record.ops import FILLS
 from whynan.record.recompute import in_float64
 from whynan.record.records import Record, is_torchs_own, record_refs
 from whynan.record.relations import (
-    ALONG_DIM,
-    ELEMENTWISE,
     Read,
     is_untouched,
     reads,
@@ -48,14 +45,8 @@ UPSTREAM_DEPTH = 8
 ZERO_TRAIL = 256  # a product that has run down to 0 stays there
 VANISHING = 1e-30  # of a product this small, the smaller factor is the reason
 BINS = frozenset({"bincount", "histc"})
-PICKS = frozenset({"index", "gather", "index_select", "take", "take_along_dim"})
-CASTS = frozenset(
-    f"Module.{name}" for name in ("half", "bfloat16", "float", "double", "to", "type")
-)
-
-JOINTLY = MATMULS | ELEMENTWISE | {"matmul", "linear"}
-EXTREMES = frozenset({"amax", "amin", "max", "min", "median", "aminmax"})
-IN_PARTS = frozenset({"_linalg_slogdet"})
+PICKS, SELECTS = that("picks"), that("selects")
+CASTS = frozenset(f"Module.{name}" for name in that("casts"))
 
 
 class Freezer:
@@ -83,7 +74,7 @@ class Freezer:
             if _is_literal(frozen):
                 return frozen, "literal"
             return replace(frozen, phase="data"), "entry"
-        if node.status == "intended" and record.info.base in FILLS:
+        if node.status == "intended" and "fills" in record.info.row.does:
             return frozen, "literal" if _is_written(frozen) else "number"
         if any(p.status == "uninitialised" for p in node.parents):
             return self._with_allocations(frozen, record, node), "uninitialised"
@@ -149,7 +140,7 @@ class Freezer:
 
     def _companions(self, record: Record, k: int, index: Index | None) -> tuple[Operand, ...]:
         """Other outputs without which this one says little: of a sign, the logarithm."""
-        if index is None or record.info.base not in IN_PARTS:
+        if index is None or record.info.row.name != "slogdet":
             return ()
         found = []
         for other, ref in enumerate(record.outs):
@@ -228,9 +219,9 @@ class Freezer:
         """What the witness was computed from; of a product of rows, the same term of each."""
         found = reads(record, k, index)
         term: dict[int, Index] = {}
-        if index is not None and record.info.base in JOINTLY:
+        if index is not None and record.info.reads in ("product", "elementwise"):
             term = _term(record, found)
-        elif index is not None and record.info.base in EXTREMES and len(found) == 1:
+        elif index is not None and record.info.base in SELECTS and len(found) == 1:
             term = _equal_one(record, found[0], k, index)
         return [
             (read, self._operand(record, read, index, term.get(i), history=history))
@@ -254,7 +245,7 @@ class Freezer:
         if index is None:
             part = tensor[read.selection]
             part_stats = stats_of(part)
-            keeps_place = record.info.base in ALONG_DIM and len(own or ()) == tensor.dim()
+            keeps_place = record.info.reads in ("row", "prefix") and len(own or ()) == tensor.dim()
             index = chosen or (own if keeps_place else _extreme(part, read.selection))
             if not read.known and index is not None and not _is_bad(tensor, index):
                 index = None  # it may have nothing to do with the witness
@@ -396,7 +387,7 @@ def _term(record: Record, found: list[Read]) -> dict[int, Index]:
     if a.shape != b.shape or not a.numel():
         return {}
     shape, a, b = a.shape, a.reshape(-1).to(torch.float64), b.reshape(-1).to(torch.float64)
-    sizes = (a - b).abs() if record.info.base in ELEMENTWISE else a.abs() * b.abs()
+    sizes = (a - b).abs() if record.info.reads == "elementwise" else a.abs() * b.abs()
     if not bool(sizes.any()):  # a 0 times something says more than 0 times 0
         sizes = a.abs() + b.abs()
     # 0 times an infinity is NaN by itself, a finite number times it only together with others.
@@ -448,11 +439,12 @@ def _deciding(maker: OpRecord, operands: list[tuple[Read, Operand]]) -> tuple[Re
         return None
     if maker.name in PICKS:  # the value, not its position; and only if it is the same element
         return known[0] if known[0][1].value == maker.value else None
-    if maker.value == 0 and maker.name in ("mul", "div", "pow", "linalg_cross"):
+    known_as = row(maker.name)
+    if maker.value == 0 and (maker.name in ("mul", "div", "pow") or known_as.reads == "cross"):
         zero = [pair for pair in known if pair[1].value == 0]
         return zero[0] if zero else known[0]
     vanishing = maker.name == "mul" and abs(maker.value or 1.0) < VANISHING
-    if vanishing or (maker.value == 0 and maker.name in MATMULS):
+    if vanishing or (maker.value == 0 and known_as.reads == "product"):
         return min(known, key=lambda pair: abs(pair[1].value or 0.0))
     return max(known, key=lambda pair: abs(pair[1].value or 0.0))
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from whynan.record.ops import info_of
+from whynan.record.schema import info_of
 from whynan.record.tracer import Tracer
 from whynan.seam.members import has_own_hooks, is_compiled, weights_of
 from whynan.seam.private import (

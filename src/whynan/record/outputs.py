@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from whynan.ops.table import that
 from whynan.record.checks import Checks
 from whynan.record.records import Record
 from whynan.record.slicing import Harm
@@ -16,7 +17,7 @@ from whynan.seam.stats import is_only_below
 from whynan.seam.tensors import tensors_in
 
 # Operations by which a program looks for non-finite values itself.
-LOOKS = frozenset({"isnan", "isinf", "isfinite", "ne", "eq", "isposinf", "isneginf"})
+LOOKS = that("asks") | {"ne", "eq"}
 
 
 class Outputs:

@@ -7,14 +7,12 @@ from typing import Any
 
 import torch
 
-from whynan.record.ops import REPEATABLE
 from whynan.record.records import Record
 from whynan.record.relations import Read, reads, value_before
+from whynan.record.schema import REPEATABLE
 from whynan.record.storages import Ref
 
 MAX_NUMEL = 1 << 24
-# They warn about too few values; torch would hand that warning to the program's next call.
-WARNS = frozenset({"std", "var", "std_mean", "var_mean"})
 
 
 def in_float64(
@@ -22,9 +20,10 @@ def in_float64(
 ) -> list[torch.Tensor] | None:
     """Its outputs from its operands in float64, some of them substituted; None if it cannot be."""
     info = record.info
-    if info.random or info.base in WARNS or info.namespace not in REPEATABLE:
+    if info.random or record.raised is not None or info.namespace not in REPEATABLE:
         return None
-    if record.raised is not None:
+    if "spread" in info.row.does:
+        # It warns of too few values; torch would hand that warning to the program's next call.
         return None
     values: dict[tuple[Any, Any], torch.Tensor] = {}
     for read in reads(record, 0, None):

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 import torch
 
 from whynan.model import Evidence, HistoryRow, OpRecord
+from whynan.record.around import look_around
 from whynan.record.batches import Batches
 from whynan.record.checks import Checks
-from whynan.record.circumstances import look_around
 from whynan.record.exceptions import harm_of_exception
 from whynan.record.fused import Fused
 from whynan.record.losses import Losses

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from whynan.model import OpRecord
-from whynan.record.ops import FILLS, OpInfo, takes_numbers
+from whynan.record.schema import OpInfo, takes_numbers
 from whynan.record.storages import Ref
 from whynan.seam.sites import Frames, site_of
 from whynan.source.positions import called_at
@@ -66,7 +66,7 @@ def nonfinite_scalars(record: Record) -> list[float]:
 
 def writes_literal(record: Record) -> bool:
     """Whether the operation only writes a non-finite number that the program named."""
-    return record.info.base in FILLS and bool(nonfinite_scalars(record))
+    return "fills" in record.info.row.does and bool(nonfinite_scalars(record))
 
 
 def is_torchs_own(record: Record) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 
+from whynan.ops.op import Reads
+from whynan.ops.table import NOTHING_KNOWN
 from whynan.record.contributions import (
-    MOVES,
-    PUTS,
     accumulates,
     argument,
     bag_of,
@@ -44,35 +45,7 @@ class Read(NamedTuple):
         )
 
 
-# Same shape in and out, each slice along `dim` computed together.
-ALONG_DIM = frozenset(
-    {
-        "_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data",
-        "cumsum", "cumprod", "logcumsumexp",
-        "_safe_softmax", "softmax", "log_softmax",
-    }
-)  # fmt: skip
-REDUCTIONS = frozenset(
-    {
-        "sum", "mean", "nansum", "prod", "amax", "amin", "max", "min", "logsumexp", "var", "std",
-        "var_mean", "std_mean", "norm", "linalg_vector_norm", "median", "nanmedian", "any", "all",
-        "aminmax", "nanmean",
-    }
-)  # fmt: skip
-# One of the values along `dim`; the second output tells which.
-CHOICES = frozenset(
-    {"sort", "topk", "max", "min", "median", "nanmedian", "mode", "kthvalue", "cummax", "cummin"}
-)
-ELEMENTWISE = frozenset(  # where torch does not say so
-    {
-        "fill", "masked_fill", "native_dropout", "native_dropout_backward", "complex", "polar", "mse_loss",
-        "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "mse_loss_backward",
-        "smooth_l1_loss_backward", "huber_loss_backward", "binary_cross_entropy_backward",
-        "leaky_relu_backward", "elu_backward", "softplus_backward", "hardtanh_backward",
-        "hardswish_backward", "hardsigmoid_backward", "log_sigmoid_backward", "mish_backward",
-    }
-)  # fmt: skip
-MOST = 6  # of the values put at one place
+MOST_PUT = 6  # of the values put at one place
 
 
 def reads(record: Record, k: int, index: Index | None) -> list[Read]:
@@ -85,29 +58,10 @@ def reads(record: Record, k: int, index: Index | None) -> list[Read]:
 
 
 def _related(record: Record, k: int, named: list[Named], index: Index) -> list[Read]:
-    base = record.info.base
-    if base.startswith(("_foreach_", "_fused_")):
-        return _foreach(record, k, index, named)
-    if base == "where" and len(named) == 3:
-        return _where(named, index)
-    if record.info.pointwise or (base in ELEMENTWISE and index):
-        return [_broadcast(*n, index) for n in named]
-    if base in ALONG_DIM:
-        return [_along(record, *n, index) for n in named]
-    if base in MOVES:
-        return _moved(record, named, index)
-    if base in PUTS:
-        return _put(record, named, index)
-    if base in CHOICES and len(record.outs) == 2:
-        return _chosen(record, named, index)
-    if base in REDUCTIONS:
-        return [_reduced(record, k, *n, index) for n in named]
-    if base in _SPECIAL:
-        return _SPECIAL[base](record, k, named, index)
-    if base.startswith(("linalg_", "_linalg_", "cholesky_", "_fft_", "triangular_solve")):
-        return [_transformed(record, *n, index) for n in named]
-    # A number made of everything: a norm, a mean loss.
-    alone = index == () and (len(named) == 1 or base in ELEMENTWISE)
+    relate = _RELATIONS.get(record.info.reads)
+    if relate is not None:
+        return relate(record, k, named, index)
+    alone = index == () and len(named) == 1  # a number made of everything
     return [_whole(*n) if alone else _some(*n) for n in named]
 
 
@@ -120,8 +74,7 @@ def _named(record: Record) -> list[Named]:
         (i, record.info.arg_names[i], arg) for i, arg in enumerate(record.args)
     ]
     arguments += [(name, name, arg) for name, arg in record.kwargs.items() if name != "out"]
-    base = record.info.base
-    if record.info.overwrites or base.endswith("_like") or base.startswith("new_"):
+    if record.info.overwrites or record.info.reads == "nothing":
         arguments = arguments[1:]  # of it, the shape only
     for position, name, arg in arguments:
         if isinstance(arg, Ref):
@@ -156,7 +109,12 @@ def _broadcast(role: str, ref: Ref, position: int | str, item: int | None, index
     return Read(role, ref, selection, position, item)
 
 
-def _foreach(record: Record, k: int, index: Index, named: list[Named]) -> list[Read]:
+def _elementwise(record: Record, k: int, named: list[Named], index: Index) -> list[Read]:
+    """The same place of each; of a loss that is added up, all places."""
+    return [_broadcast(*n, index) if index else _whole(*n) for n in named]
+
+
+def _listed(record: Record, k: int, named: list[Named], index: Index) -> list[Read]:
     lists = [arg for arg in (*record.args, *record.kwargs.values()) if isinstance(arg, list)]
     groups = [arg for arg in lists if any(isinstance(item, Ref) for item in arg)]
     size = len(groups[0]) if groups else 1
@@ -171,7 +129,9 @@ def _foreach(record: Record, k: int, index: Index, named: list[Named]) -> list[R
     ]
 
 
-def _where(named: list[Named], index: Index) -> list[Read]:
+def _where(record: Record, k: int, named: list[Named], index: Index) -> list[Read]:
+    if len(named) != 3:
+        return [_broadcast(*n, index) for n in named]
     condition, yes, no = (_broadcast(*n, index) for n in named)
     mask = condition.ref.tensor()
     if mask is None:
@@ -179,49 +139,48 @@ def _where(named: list[Named], index: Index) -> list[Read]:
     return [condition, yes if bool(mask[condition.selection]) else no]
 
 
-def _along(
-    record: Record, role: str, ref: Ref, position: int | str, item: int | None, index: Index
-) -> Read:
+def _along(record: Record, k: int, named: list[Named], index: Index) -> list[Read]:
+    """All along `dim`, or up to the own place there."""
     dim = argument(record, "dim")
-    if not isinstance(dim, int) or len(ref.shape) != len(index) or not index:
-        return _some(role, ref, position, item)
+    if not isinstance(dim, int) or not index:
+        return [_some(*n) for n in named]
     dim %= len(index)
-    until = slice(0, index[dim] + 1) if record.info.base.startswith("cum") else ALL
-    selection = tuple(until if axis == dim else i for axis, i in enumerate(index))
-    return Read(role, ref, selection, position, item)
+    part = slice(0, index[dim] + 1) if record.info.reads == "prefix" else ALL
+    selection = tuple(part if axis == dim else i for axis, i in enumerate(index))
+    return [
+        Read(*n[:2], selection, *n[2:]) if len(n[1].shape) == len(index) else _some(*n)
+        for n in named
+    ]
 
 
-def _reduced(
-    record: Record, k: int, role: str, ref: Ref, position: int | str, item: int | None, index: Index
-) -> Read:
-    if role not in ("self", "input", "x"):
-        return _some(role, ref, position, item)
-    ndim = len(ref.shape)
+def _reduced(record: Record, k: int, named: list[Named], index: Index) -> list[Read]:
     dims = argument(record, "dim")
-    if isinstance(dims, int):
-        dims = [dims]
-    reduced = {d % ndim for d in dims} if dims and ndim else set(range(ndim))
-    keeps = len(record.outs[k].shape) == ndim and ndim > 0
-    rest = iter(index)
-    selection: list[int | slice] = []
-    for axis in range(ndim):
-        if axis in reduced:
-            selection.append(ALL)
-            if keeps:
-                next(rest, None)
-        else:
-            selection.append(next(rest, 0))
-    return Read(role, ref, tuple(selection), position, item)
+    dims = [dims] if isinstance(dims, int) else dims
+    found = []
+    for role, ref, position, item in named:
+        if role not in ("self", "input", "x"):
+            found.append(_some(role, ref, position, item))
+            continue
+        ndim = len(ref.shape)
+        reduced = {d % ndim for d in dims} if dims and ndim else set(range(ndim))
+        keeps = len(record.outs[k].shape) == ndim and ndim > 0
+        rest = iter(index)
+        selection: list[int | slice] = []
+        for axis in range(ndim):
+            own = next(rest, 0) if keeps or axis not in reduced else 0
+            selection.append(ALL if axis in reduced else own)
+        found.append(Read(role, ref, tuple(selection), position, item))
+    return found
 
 
 def _matmul(record: Record, k: int, named: list[Named], index: Index) -> list[Read]:
-    """mm, bmm, addmm, baddbmm, mv: rows of the left operand, columns of the right."""
+    """Rows of the left operand, columns of the right."""
+    if record.info.base in ("matmul", "linear"):
+        return _composite_matmul(record, named, index)
     found = []
     for role, ref, position, item in named:
         ndim = len(ref.shape)
-        if role in ("mat1", "batch1") or (
-            role == "self" and record.info.base in ("mm", "bmm", "mv")
-        ):
+        if role in ("mat1", "batch1") or (role == "self" and record.info.row.name == "matmul"):
             found.append(Read(role, ref, (*index[: ndim - 1], ALL), position, item))
         elif role in ("mat2", "batch2") and ndim >= 2:
             found.append(Read(role, ref, (*index[: ndim - 2], ALL, index[-1]), position, item))
@@ -232,7 +191,7 @@ def _matmul(record: Record, k: int, named: list[Named], index: Index) -> list[Re
     return found
 
 
-def _composite_matmul(record: Record, k: int, named: list[Named], index: Index) -> list[Read]:
+def _composite_matmul(record: Record, named: list[Named], index: Index) -> list[Read]:
     """matmul and linear stay whole under `inference_mode`; unlike batches are left open."""
     linear = record.info.base == "linear"
     if linear or all(len(ref.shape) == len(index) > 1 for _, ref, _, _ in named):
@@ -287,20 +246,23 @@ def _looked_up(record: Record, k: int, named: list[Named], index: Index) -> list
 
 
 def _rows(record: Record, k: int, named: list[Named], index: Index) -> list[Read]:
-    """Operations that keep the leading dimension apart: group norm, attention."""
-    lead = 2 if "attention" in record.info.base else 1
+    """Operations that keep the leading dimensions apart: group norm by samples, attention by heads
+    as well. Where keys have fewer heads than queries, several of these share one: that is left open."""
+    shape, lead = record.outs[k].shape, 1
+    if record.info.reads == "heads":  # a sequence of vectors for each
+        lead = next((len(ref.shape) for role, ref, _, _ in named if role == "query"), 2) - 2
     found = []
     for role, ref, position, item in named:
-        first = role in ("input", "query", "key", "value", "self", "grad_output", "attn_mask")
-        if first and len(ref.shape) > lead and len(index) > lead:
-            head = tuple(0 if ref.shape[a] == 1 else index[a] for a in range(lead))
-            fits = all(h < ref.shape[a] for a, h in enumerate(head))
-            if fits:
-                found.append(
-                    Read(role, ref, head + (ALL,) * (len(ref.shape) - lead), position, item)
-                )
-                continue
-        found.append(_some(role, ref, position, item))
+        mine = len(ref.shape) > lead < len(index) and (not lead or ref.shape[0] in (1, shape[0]))
+        if not mine or "weight" in role or role in ("bias", "mask"):
+            found.append(_some(role, ref, position, item))
+            continue
+        head = tuple(
+            0 if size == 1 else i if size == out else ALL
+            for size, i, out in zip(ref.shape, index[:lead], shape, strict=False)
+        )
+        rest = (ALL,) * (len(ref.shape) - lead)
+        found.append(Read(role, ref, (*head, *rest), position, item, ALL not in head))
     return found
 
 
@@ -330,6 +292,8 @@ def _cross(record: Record, k: int, named: list[Named], index: Index) -> list[Rea
 
 def _normalised(record: Record, k: int, named: list[Named], index: Index) -> list[Read]:
     """Layer norm: everything in the last dimensions; a weight for each place there."""
+    if record.info.row is NOTHING_KNOWN:  # its derivative
+        return _normalised_backward(record, k, named, index)
     inner = len(argument(record, "normalized_shape") or ())
     found = []
     for role, ref, position, item in named:
@@ -388,6 +352,10 @@ def _channels(record: Record, k: int, named: list[Named], index: Index) -> list[
 
 def _convolved(record: Record, k: int, named: list[Named], index: Index) -> list[Read]:
     """The window under the kernel; spread kernels and transposed ones are left open."""
+    if record.info.base == "convolution_backward":
+        return _convolved_backward(record, k, named, index)
+    if record.info.base != "convolution":
+        return [r._replace(known=False) for r in _rows(record, k, named, index)]
     weight = next(ref for role, ref, _, _ in named if role == "weight")
     step, pad, spread = (argument(record, n) for n in ("stride", "padding", "dilation"))
     plain = not argument(record, "transposed") and all(d == 1 for d in spread)
@@ -410,23 +378,24 @@ def _each(sizes: list[int], axis: int) -> int:
     return sizes[axis] if axis < len(sizes) else sizes[0]
 
 
-def _transformed(
-    record: Record, role: str, ref: Ref, position: int | str, item: int | None, index: Index
-) -> Read:
+def _transformed(record: Record, k: int, named: list[Named], index: Index) -> list[Read]:
     """Whole matrices, the last two dimensions; of a Fourier transform, the transformed ones."""
-    ndim = len(ref.shape)
-    dims = argument(record, "dim") if record.info.base.startswith("_fft_") else (-2, -1)
-    if not isinstance(dims, (list, tuple)) or ndim < 2 > len(dims):
-        return _some(role, ref, position, item)
-    together = {d % ndim for d in dims} if ndim else set()
-    selection = tuple(
-        ALL if axis in together or axis >= len(index) else index[axis] for axis in range(ndim)
-    )
-    read = Read(role, ref, selection, position, item)
-    return read if _fits(read) else _some(role, ref, position, item)
+    dims = argument(record, "dim") if record.info.reads == "transform" else (-2, -1)
+    found = []
+    for role, ref, position, item in named:
+        ndim = len(ref.shape)
+        if not isinstance(dims, (list, tuple)) or ndim < 2 > len(dims):
+            found.append(_some(role, ref, position, item))
+            continue
+        together = {d % ndim for d in dims} if ndim else set()
+        selection = tuple(
+            ALL if axis in together or axis >= len(index) else index[axis] for axis in range(ndim)
+        )
+        found.append(Read(role, ref, selection, position, item))
+    return found
 
 
-def _moved(record: Record, named: list[Named], index: Index) -> list[Read]:
+def _moved(record: Record, k: int, named: list[Named], index: Index) -> list[Read]:
     role, ref, position, item = named[0]
     place = source_of(record, ref, index)
     if place is None or position != 0:
@@ -434,7 +403,10 @@ def _moved(record: Record, named: list[Named], index: Index) -> list[Read]:
     return [Read(role, ref, place, position, item)] if place else []
 
 
-def _chosen(record: Record, named: list[Named], index: Index) -> list[Read]:
+def _chosen(record: Record, k: int, named: list[Named], index: Index) -> list[Read]:
+    """One of the values along `dim`; the second output tells which."""
+    if len(record.outs) != 2:
+        return _reduced(record, k, named, index)
     role, ref, position, item = named[0]
     dim, ndim = argument(record, "dim"), len(ref.shape)
     rows = value_after(record, 1) if record.outs[1].dtype is torch.int64 else None
@@ -446,7 +418,7 @@ def _chosen(record: Record, named: list[Named], index: Index) -> list[Read]:
     return [Read(role, ref, selection, position, item)]
 
 
-def _put(record: Record, named: list[Named], index: Index) -> list[Read]:
+def _put(record: Record, k: int, named: list[Named], index: Index) -> list[Read]:
     """What stood there, where that counts, and what was put there."""
     put = contributors(record, index)
     if put is None:
@@ -478,41 +450,46 @@ def _bag(record: Record, k: int, named: list[Named], index: Index) -> list[Read]
 def _decisive(record: Record, found: list[Read]) -> list[Read]:
     """At most a few of them: the non-finite ones, then the largest."""
     values = value_before(record, found[0]) if found else None
-    if values is None or len(found) <= MOST:
-        return found[:MOST]
+    if values is None or len(found) <= MOST_PUT:
+        return found[:MOST_PUT]
     places = torch.tensor([r.selection for r in found])
     sizes = values[tuple(places.t())].abs().to(torch.float64).nan_to_num(nan=torch.inf)
-    return [found[int(i)] for i in sizes.argsort(descending=True, stable=True)[:MOST]]
+    return [found[int(i)] for i in sizes.argsort(descending=True, stable=True)[:MOST_PUT]]
 
 
 def is_untouched(record: Record, k: int, index: Index | None) -> bool:
     """Whether an operation that puts values at places put none here."""
     if index is None:
         return False
-    if record.info.base.startswith("_embedding_bag"):
+    if record.info.reads == "bag":
         return k == 0 and bag_of(record, index) == []
-    return record.info.base in PUTS and contributors(record, index) == []
+    return record.info.reads == "put" and contributors(record, index) == []
 
 
-_SPECIAL = {
-    "_weight_norm_interface": _weight_norm,
-    **dict.fromkeys(("mm", "bmm", "mv", "addmm", "baddbmm", "addmv", "addbmm"), _matmul),
-    **dict.fromkeys(("matmul", "linear"), _composite_matmul),
-    **dict.fromkeys(("cat", "stack"), _joined),
-    **dict.fromkeys(("embedding", "index_select", "gather"), _looked_up),
-    "linalg_cross": _cross,
-    "native_layer_norm": _normalised,
-    "native_layer_norm_backward": _normalised_backward,
-    "convolution_backward": _convolved_backward,
-    "native_batch_norm": _channels,
-    "convolution": _convolved,
-    **dict.fromkeys(("_embedding_bag", "_embedding_bag_forward_only"), _bag),
-    **dict.fromkeys(
-        ("native_group_norm", "_scaled_dot_product_flash_attention_for_cpu",
-         "_scaled_dot_product_attention_math"),
-        _rows,
-    ),
-}  # fmt: skip
+_RELATIONS: dict[Reads, Callable[[Record, int, list[Named], Index], list[Read]]] = {
+    "elementwise": _elementwise,
+    "where": _where,
+    "row": _along,
+    "prefix": _along,
+    "reduction": _reduced,
+    "choice": _chosen,
+    "product": _matmul,
+    "lists": _listed,
+    "join": _joined,
+    "lookup": _looked_up,
+    "move": _moved,
+    "put": _put,
+    "bag": _bag,
+    "matrix": _transformed,
+    "transform": _transformed,
+    "cross": _cross,
+    "window": _convolved,
+    "channel": _channels,
+    "features": _normalised,
+    "sample": _rows,
+    "heads": _rows,
+    "directions": _weight_norm,
+}
 
 
 def value_before(record: Record, read: Read) -> torch.Tensor | None:

@@ -8,7 +8,8 @@ from itertools import product
 
 import torch
 
-from whynan.record.contributions import MOVES, PUTS, argument, bag_of
+from whynan.ops.table import kernel
+from whynan.record.contributions import argument, bag_of
 from whynan.record.records import Record
 from whynan.record.relations import Read, Selection, reads
 from whynan.record.slicing import Node
@@ -19,13 +20,7 @@ MANYS = -2  # several samples, or it is not known whose
 MAX_WORK = 30_000  # elements that are followed for one answer
 FEW = 24  # elements that are asked one by one
 ALL = slice(None)
-# Torch says that the first dimension is the batch's, and keeps its places apart.
-BATCHWISE = (
-    "conv", "pool", "upsample", "grid_sampler", "group_norm", "im2col", "col2im", "_pad", "glu",
-    "_scaled_dot_product", "nll_loss", "cross_entropy", "layer_norm", "_loss", "rms_norm",
-)  # fmt: skip
 TORCHS = ("aten", "prims", "higher_order")  # beyond them, people keep to the same
-LOOKED_UP = frozenset({"embedding", "index_select", "gather", "index"})
 
 Element = tuple[Ref, Index]
 Key = tuple[int, int, Index]
@@ -141,7 +136,7 @@ class _Walk:
 
 def _cost(record: Record) -> int:
     """Where one element went is found by moving numbers for all of them."""
-    moves = record.info.base in MOVES or record.info.base in PUTS
+    moves = record.info.reads in ("move", "put")
     sizes = [math.prod(ref.shape) for ref in record.args[:1] if isinstance(ref, Ref)]
     return 1 + (sum(sizes) // 1000 if moves else 0)
 
@@ -165,19 +160,19 @@ def _shared(groups: list[list[int]]) -> int:
 def _groups(record: Record, k: int, index: Index) -> Iterator[list[Element]]:
     """What an element was made of, by operand; of a slice, its corners stand for it."""
     base = record.info.base
-    if base.endswith("_like") or base.startswith("new_"):
-        return  # of an operand they take the shape, if anything
+    if record.info.reads == "nothing":
+        return
     if base == "lstm":
         yield from _recurrent(record, k, index)
         return
-    if base in ("_ctc_loss", "_ctc_loss_backward") and k == 0:
+    if kernel(base)[0].name == "ctc_loss" and k == 0:
         yield from _of_ctc(record, index)
         return
     for read in reads(record, k, index):
         yield _corners(read.ref, _kept_apart(record, k, index, read) or read.selection)
-    if base in LOOKED_UP:
+    if record.info.reads == "lookup" or base == "index":
         yield _looked_up_by(record, index)
-    elif base.startswith("_embedding_bag") and k == 0:
+    elif record.info.reads == "bag" and k == 0:
         ids, bag = argument(record, "indices"), bag_of(record, index)
         yield [(ids, (place,)) for place in bag] if isinstance(ids, Ref) and bag else []
 
@@ -187,10 +182,12 @@ def _kept_apart(record: Record, k: int, index: Index, read: Read) -> Selection |
     base, shape = record.info.base, read.ref.shape
     if k != 0 or not shape or not index or read.role in ("weight", "bias"):
         return None
-    if "batch_norm" in base and shape == record.outs[k].shape:
+    known = kernel(base)[0]
+    if known.name == "batch_norm" and shape == record.outs[k].shape:
         return index  # its statistics are everybody's, its place is not
     is_open = not isinstance(read.selection[0], int)
-    keeps = record.info.namespace not in TORCHS or any(word in base for word in BATCHWISE)
+    # Torch says that the first dimension is the batch's, and keeps its places apart.
+    keeps = record.info.namespace not in TORCHS or "batchwise" in known.does
     if is_open and keeps and shape[0] == record.outs[k].shape[0]:
         return (index[0], *(ALL,) * (len(shape) - 1))
     return None

@@ -12,16 +12,13 @@ from types import FrameType
 from typing import Any
 
 from whynan.model import Evidence, Operand, OpRecord, Site, base_name
+from whynan.ops.table import OPERATORS
 from whynan.record.tracer import Tracer
 from whynan.seam.sites import Frames, capture, kind_of_file, site_of
 from whynan.source.trees import tree_of
 
 MAX_CALLS = 512
 PLACE = re.compile(r"# (.+):(\d+):(\d+)$")
-OPERATORS: dict[type[ast.operator], str] = {
-    ast.Div: "div", ast.Mult: "mul", ast.Add: "add", ast.Sub: "sub", ast.Pow: "pow",
-    ast.MatMult: "matmul",
-}  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -139,7 +136,8 @@ def _site(place: tuple[str, int, int], call: Call | None, op: OpRecord) -> Site:
 
 def _is(node: ast.BinOp | ast.Call, name: str) -> bool:
     if isinstance(node, ast.BinOp):
-        return OPERATORS.get(type(node.op)) == name
+        operator = OPERATORS.get(type(node.op).__name__)
+        return operator is not None and operator.name == name
     func = node.func
     called = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
     return called.rstrip("_") == name

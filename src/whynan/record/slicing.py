@@ -14,7 +14,6 @@ import torch
 from whynan.model import Evidence, OpRecord, Scalar, Sink
 from whynan.record.freeze import Freezer, real
 from whynan.record.modules import ModuleNames
-from whynan.record.ops import COPIES, FILLS
 from whynan.record.records import (
     Record,
     is_torchs_own,
@@ -35,7 +34,7 @@ MAX_NODES = 20_000
 GRADIENT_OF = "gradient of "
 TURN = 3  # operations of a derivative formula, from the value that it reads to its result
 WITNESSES = 6  # of one result
-MOST = 24  # where they lead to different elements
+MOST_APART = 24  # where they lead to different elements
 
 Element = tuple[Index | None, float | complex | None]
 Status = Literal["intended", "uninitialised", "computed"]
@@ -214,7 +213,9 @@ class Slicer:
                 # Another row may have gone bad earlier: each witness keeps a way back of its own.
                 is_alone = not any(self._key(parent) in seen for parent in parents)
                 for parent in parents:
-                    known_as = self._known(parent, seen, known, MOST if is_alone else WITNESSES)
+                    known_as = self._known(
+                        parent, seen, known, MOST_APART if is_alone else WITNESSES
+                    )
                     is_alone = False
                     node.parents.append(known_as)
                     if not known_as.visited:
@@ -292,7 +293,7 @@ class Slicer:
             return
         if not node.parents:
             written = nonfinite_scalars(record)
-            if written and record.info.base in FILLS:
+            if written and "fills" in record.info.row.does:
                 node.value = written[0]
                 if is_torchs_own(record):  # what selects it is the origin, if that is another one
                     if record_refs(record):
@@ -336,11 +337,8 @@ class Slicer:
         """Every infinity was written on purpose. That is harm only where training stands on it."""
         node, meant = start, start
         while node.parents:
-            if node.record is not None and node.record.info.base in (
-                "_log_softmax",
-                "log",
-                "xlogy",
-            ):
+            fails = node.record.info.row.fails if node.record is not None else ()
+            if "log_nonpositive" in fails:
                 meant = node
             node = node.parents[0]
         if meant is start and start.record is not None and node.record is not None:
@@ -408,7 +406,7 @@ class Slicer:
         if _is_nan(value) and not (record is not None and _is_named(record)):
             return False
         return all(
-            n.record is None or n.record.info.base in COPIES or n.record.info.entry
+            n.record is None or "copies" in n.record.info.row.does or n.record.info.entry
             for n in self._path(start, origin)
         )
 

@@ -10,9 +10,9 @@ import torch
 
 from whynan.errors import StopRun
 from whynan.record.local import Local, PerThread
-from whynan.record.ops import KNOWN, OpInfo, info_for, info_of
 from whynan.record.records import Origin, Record, record_refs, writes_literal
 from whynan.record.retention import MAX_RECORDS, forget, let_go_oldest
+from whynan.record.schema import KNOWN, OpInfo, info_for, info_of
 from whynan.record.storages import Entry, Ref
 from whynan.seam.calls import Calls
 from whynan.seam.members import run_in_parts, sequence_of
@@ -51,10 +51,6 @@ INEXACT = frozenset(
     for kind in vars(torch).values()
     if isinstance(kind, torch.dtype) and (kind.is_floating_point or kind.is_complex)
 )
-SINGULAR = frozenset(
-    {"log", "log2", "log10", "log1p", "sqrt", "rsqrt", "reciprocal", "div", "pow", "acos", "asin",
-     "atanh", "acosh", "exp", "tan", "erfinv", "logit"}
-)  # fmt: skip
 MAX_FAILURES = 100
 MAX_LEVELS = 8
 MAX_NODES = 1024  # of operations that are recorded as one
@@ -419,7 +415,7 @@ class Tracer:
                 self._meet_leaf(ref[0], tensor)
 
     def _save_operands(self, record: Record, info: OpInfo, args: Any) -> None:
-        if info.random or info.base in ("fill", "zero", "copy"):
+        if info.random or info.overwrites:
             return
         for position in info.write_args:
             if position >= len(args):
@@ -441,7 +437,7 @@ class Tracer:
         if not is_in_memory(tensor):
             return None
         small = tensor.numel() <= SMALL_NUMEL or self.careful or self.shadowing
-        if small or info.base in SINGULAR or tensor.element_size() < 4:
+        if small or info.row.is_risky or tensor.element_size() < 4:
             return tensor.detach().clone()  # type: ignore[no-any-return]  # Any in, Tensor out
         return None
 

@@ -11,6 +11,7 @@ from functools import cached_property
 import libcst as cst
 
 from whynan.model import Anomaly, Operand, OpRecord, Site
+from whynan.ops.table import forward_of
 from whynan.repair.edit import Edit
 from whynan.repair.originals import Originals
 from whynan.repair.source import Expression, Source
@@ -63,10 +64,7 @@ class Case:
     def forward_op(self) -> str:
         """The operation's name; of a derivative, that of the function it belongs to."""
         node = self.origin.node if self.origin.derived else None
-        if node is None:
-            return self.origin.name
-        bare = node.split("::")[-1].rstrip("0123456789").removesuffix("Backward")
-        return "".join(f"_{c.lower()}" if c.isupper() else c for c in bare).lstrip("_")
+        return self.origin.name if node is None else forward_of(node)
 
     @cached_property
     def site(self) -> Site | None:

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from whynan.ops.table import that
 from whynan.repair.source import Expression, Source
 
-ROWS = frozenset(
-    {"split", "chunk", "tensor_split", "to", "cuda", "cpu", "float", "double", "detach", "clone", "unbind"}
-)  # fmt: skip
+ROWS = that("splits", "casts") | {"detach", "clone"}
 
 
 def entries(source: Source) -> Iterator[tuple[str, cst.CSTNode, bool]]:

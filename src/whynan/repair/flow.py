@@ -6,16 +6,17 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
+from whynan.ops.table import spelled
 from whynan.repair.calls import Fn, fn, one_minus
 from whynan.repair.places import Lost, Place, argument_for, parameter_for, reads_of
 from whynan.repair.project import Project
 from whynan.repair.source import Expression, Source
 
 METADATA = frozenset({"shape", "size", "dtype", "device", "dim", "ndim", "numel"})
-SAME_ELEMENTS = frozenset(
-    {"gather", "squeeze", "unsqueeze", "view", "reshape", "flatten", "index_select", "select",
-     "transpose", "permute", "t", "diagonal", "expand"}
-)  # fmt: skip
+# They choose or rearrange elements of one tensor, and compute nothing.
+SAME_ELEMENTS = spelled(
+    lambda op: "keeps" in op.does and op.reads in ("view", "lookup") and not op.does & {"splits"}
+) - {"detach"}
 ENTROPIES = {"binary_cross_entropy": "binary_cross_entropy_with_logits"}
 CRITERIA = {"BCELoss": "BCEWithLogitsLoss"}
 

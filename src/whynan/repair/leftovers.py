@@ -7,21 +7,15 @@ from collections.abc import Collection, Iterator, Mapping
 
 import libcst as cst
 
+from whynan.ops.table import spelled
 from whynan.repair.calls import fn
 from whynan.repair.source import Expression, Source
 
 WORD = re.compile(r"[^\W\d]\w*")
 # Only what does nothing but compute may go unrun: no drawing of numbers, no module of the user's.
-COMPUTES = frozenset(
-    {
-        "abs", "add", "amax", "amin", "argmax", "clamp", "clip", "cumprod", "cumsum", "cos", "det", "diag",
-        "diagonal", "div", "double", "exp", "expand", "expm1", "flatten", "float", "gather", "half",
-        "index_select", "log", "log1p", "logsumexp", "matmul", "max", "mean", "min", "mm", "mul", "neg",
-        "norm", "outer", "permute", "pow", "prod", "reshape", "rsqrt", "select", "sigmoid", "sin", "size",
-        "softmax", "sqrt", "square", "squeeze", "std", "sub", "sum", "t", "tanh", "to", "transpose",
-        "unsqueeze", "var", "vector_norm", "view", "where",
-    }
-)  # fmt: skip
+LAYERS = ("sample", "heads", "features", "channel", "window", "bag", "put", "unknown")
+COMPUTES = spelled(lambda op: op.reads not in LAYERS and not op.does & {"random", "overwrites"})
+COMPUTES = COMPUTES - {"embedding"} | {"size"}  # it may bound its table
 
 
 def unread(

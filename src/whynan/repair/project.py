@@ -10,14 +10,13 @@ from pathlib import Path
 
 import libcst as cst
 
+from whynan.ops.table import that
 from whynan.repair.case import Case
 from whynan.repair.originals import MAX_FILES, python_files
 from whynan.repair.places import Lost, Place, argument_for, class_of
 from whynan.repair.source import Expression, Source
 
-SAME_MODULE = frozenset(
-    {"to", "cuda", "cpu", "eval", "train", "half", "float", "double", "bfloat16", "requires_grad_"}
-)
+SAME_MODULE = that("casts") | {"eval", "train", "requires_grad_"}
 WRAPPERS = frozenset({"compile", "DataParallel", "DistributedDataParallel"})
 ONLY_LOOKS = frozenset({"print", "len", "id", "type", "isinstance", "super", "save"})
 STILL_ITSELF = frozenset({"no_grad", "inference_mode", "enable_grad", "compile"})  # decorators

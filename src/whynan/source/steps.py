@@ -6,13 +6,14 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
+from whynan.ops.table import that
 from whynan.source.bindings import Binding, How, Scope, defaults, place
 from whynan.source.trees import Function, blocks
 
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 # Called for their effect, these change a module; a tensor's methods that do have an underscore.
 # What a list or another object is told to do with itself leaves the name what it was.
-CASTS = frozenset({"half", "double", "float", "bfloat16"})
+CASTS = (that("casts") & that("tensor")) - {"cuda"}
 
 
 class Collector:

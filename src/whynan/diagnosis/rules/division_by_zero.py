@@ -26,14 +26,9 @@ from whynan.diagnosis.naming import right_number, short_call
 from whynan.diagnosis.registry import rule
 from whynan.diagnosis.words import called, origin_label, plural, subject
 from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, number
+from whynan.ops.table import row
 
-DIVISORS = {
-    "div": ("other",), "floor_divide": ("other",), "remainder": ("other",), "fmod": ("other",),
-    "reciprocal": ("self",), "rsqrt": ("self",), "addcdiv": ("tensor2",), "pow": ("self",),
-    "float_power": ("self",), "true_divide": ("other",), "_fused_adam": (), "_fused_adamw": (), "_fused_adagrad": (),
-    "_weight_norm_interface": (),
-}  # fmt: skip
-
+POWERS = frozenset(row("pow").spellings)
 ADD_EPS = Fix(kind="add_eps", title="add a small eps to the divisor, where it cannot be negative")
 GENERIC = (
     Fix(kind="clamp_denominator", title="keep the divisor away from 0, for a count with `.clamp(min=1)`, otherwise with `.clamp(min=eps)`"),
@@ -76,7 +71,7 @@ HELPS = {
 }  # fmt: skip
 
 
-@rule("N010", "division-by-zero", "division_by_zero", ops=tuple(DIVISORS))
+@rule("N010", "division-by-zero", "division_by_zero")
 def division_by_zero(op: OpRecord, evidence: Evidence) -> Finding | None:
     if op.derived:
         return None
@@ -84,10 +79,10 @@ def division_by_zero(op: OpRecord, evidence: Evidence) -> Finding | None:
         return _fused_without_eps(op, evidence)
     if op.name == "_weight_norm_interface":
         return _zero_direction(op, evidence)
-    roles = DIVISORS[op.name]
-    divisor = op.operand(*roles) if roles else None
-    value = divisor.value if divisor is not None else op.scalar(*roles)
-    if value != 0 or (op.name in ("pow", "float_power") and (_exponent(op) or 0) >= 0):
+    role = row(op.name).of
+    divisor = op.operand(role)
+    value = divisor.value if divisor is not None else op.scalar(role)
+    if value != 0 or (op.name in POWERS and (_exponent(op) or 0) >= 0):
         return None
     dividend = op.operand("self", "tensor1") if op.name in ("div", "addcdiv") else None
     if op.name == "addcdiv":

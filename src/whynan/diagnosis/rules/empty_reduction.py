@@ -18,28 +18,24 @@ When it is fine
 
 from __future__ import annotations
 
+from whynan.diagnosis.makers import SPREADS
 from whynan.diagnosis.naming import short_call
 from whynan.diagnosis.registry import rule
 from whynan.diagnosis.words import called, origin_label, plural, subject
 from whynan.model import Evidence, Finding, Fix, OpRecord
-
-AVERAGES = (
-    "mean", "nanmean", "var", "std", "var_mean", "std_mean", "median", "nanmedian", "mse_loss",
-    "binary_cross_entropy", "smooth_l1_loss", "huber_loss", "nll_loss_forward", "nll_loss2d_forward",
-    "cross_entropy_loss", "l1_loss",
-)  # fmt: skip
+from whynan.ops.table import row
 
 
-@rule("N032", "empty-reduction", "empty_reduction", ops=AVERAGES)
+@rule("N032", "empty-reduction", "empty_reduction")
 def empty_reduction(op: OpRecord, evidence: Evidence) -> Finding | None:
     x = op.operand("self", "input")
     part = (x.slice_stats or x.stats) if x is not None else None
     if op.derived or x is None or part is None:
         return None
-    spread = op.name in ("var", "std", "var_mean", "std_mean")
+    spread = op.name in SPREADS
     correction = op.scalar("correction", "unbiased")
     needed = 1 + int(1 if correction is None else correction) if spread else 1
-    ignored = op.name.startswith("nll_loss") and part.nonfinite == 0
+    ignored = row(op.name).name == "nll_loss" and part.nonfinite == 0
     if part.count >= needed and not ignored:
         return None
     if ignored and part.count:

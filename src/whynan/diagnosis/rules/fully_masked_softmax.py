@@ -19,17 +19,11 @@ When it is fine
 
 from __future__ import annotations
 
+from whynan.diagnosis.makers import MASKS
 from whynan.diagnosis.naming import short_call
 from whynan.diagnosis.registry import rule
 from whynan.diagnosis.words import at, origin_label, subject
 from whynan.model import Evidence, Finding, Fix, Operand, OpRecord
-
-SOFTMAXES = (
-    "_softmax", "_log_softmax", "logsumexp", "_safe_softmax", "_masked_softmax",
-    "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_attention_math",
-    "_native_multi_head_attention", "_transformer_encoder_layer_fwd",
-)  # fmt: skip
-
 
 GUARD = Fix(
     kind="guard_mask", title="leave each row at least one unmasked entry, or drop such rows"
@@ -38,9 +32,9 @@ GIVE_A_KEY = Fix(kind="guard_mask", title="give every row of the mask at least o
 FINITE_FILL = Fix(kind="finite_fill", title="mask with `torch.finfo(scores.dtype).min` instead of -inf; such rows become uniform")  # fmt: skip
 
 
-@rule("N031", "fully-masked-softmax", "all_masked_softmax", ops=SOFTMAXES)
+@rule("N031", "fully-masked-softmax", "all_masked_softmax")
 def fully_masked_softmax(op: OpRecord, evidence: Evidence) -> Finding | None:
-    x = op.operand("attn_mask", "mask", "self", "input")
+    x = op.operand(*MASKS)
     part = (x.slice_stats or x.stats) if x is not None else None
     if op.derived or part is None or x is None or part.count == 0 or op.value == float("-inf"):
         return None

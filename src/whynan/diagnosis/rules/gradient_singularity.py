@@ -23,29 +23,29 @@ from __future__ import annotations
 
 import math
 
-from whynan.diagnosis.makers import BOUNDS, CHOOSING, DOUBLE_WHERE, forward_of, why_no_gradient
+from whynan.diagnosis.makers import BOUNDS, CHOOSING, DOUBLE_WHERE, why_no_gradient
 from whynan.diagnosis.naming import short_call
 from whynan.diagnosis.registry import rule
 from whynan.diagnosis.words import called, origin_label, plural, subject
 from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, number
+from whynan.ops.op import Op
+from whynan.ops.table import forward_of, row
 
-EDGES = frozenset({"acos", "asin", "acosh", "atanh", "erfinv"})
-POINTWISE = EDGES | {"sqrt", "rsqrt", "log", "log1p", "log2", "div", "pow", "reciprocal", "xlogy"}
 VECTOR_NORM = Fix(kind="vector_norm", title="use `torch.linalg.vector_norm` for a root of a sum of squares; its gradient at 0 is 0")  # fmt: skip
 EPS_INSIDE = Fix(kind="eps_inside", title="add eps inside the root: `(x + 1e-12).sqrt()`")
-SINGULAR = frozenset({"div", "reciprocal", "rsqrt", "log", "pow"})
 
 
 @rule("N021", "gradient-singularity", "gradient_singularity")
 def gradient_singularity(op: OpRecord, evidence: Evidence) -> Finding | None:
     if not op.derived or _overflowed(op):
         return None
-    forward = forward_name(op)
+    forward = forward_of(op.node) or short_call(op)
+    known = row(forward)
     point, upstream_grad = _roles(op)
     observed = []
     if upstream_grad is not None:
         observed.append(f"the gradient arriving there is {number(upstream_grad.value)}")
-    if forward in EDGES:
+    if _at_an_edge(known):
         observed.append("it is taken at the edge of the domain, where the slope is infinite")
     elif point is not None and point.stats is not None and point.value == 0:
         observed.append(
@@ -54,29 +54,29 @@ def gradient_singularity(op: OpRecord, evidence: Evidence) -> Finding | None:
     elif point is not None:
         observed.append(f"the derivative is taken at {number(point.value)}")
     inferred = []
-    if upstream_grad is not None and upstream_grad.value == 0 and forward in POINTWISE:
+    if upstream_grad is not None and upstream_grad.value == 0 and known.singular:
         why = why_no_gradient(upstream_grad)
         inferred.append(f"{why}: 0 times an infinite slope is NaN" if why else "0 times an infinite slope is NaN")  # fmt: skip
     return Finding(
-        headline=f"{subject(evidence)} because `{forward}` has no finite slope{_where(forward, point)}",
+        headline=f"{subject(evidence)} because `{forward}` has no finite slope{_where(known, point)}",
         observed=tuple(observed),
         inferred=tuple(inferred),
         label=f"{origin_label(op)}, in its gradient",
         culprit=op.inputs.index(point) if point is not None else None,
-        fixes=_fixes(forward, point),
+        fixes=_fixes(known, point),
     )
 
 
 def _overflowed(op: OpRecord) -> bool:
     """Finite in float64: the slope exists, its value is only too large for the type."""
     if op.exact is None:
-        return op.name not in SINGULAR and op.value is not None and math.isinf(op.value)
+        return not row(op.name).poles and op.value is not None and math.isinf(op.value)
     return math.isfinite(op.exact)
 
 
-def forward_name(op: OpRecord) -> str:
-    """`sqrt` for `SqrtBackward0`."""
-    return forward_of(op.node) or short_call(op)
+def _at_an_edge(forward: Op) -> bool:
+    """Whether it is singular elsewhere than at 0."""
+    return any(forward.singular)
 
 
 def _roles(op: OpRecord) -> tuple[Operand | None, Operand | None]:
@@ -92,12 +92,12 @@ def _roles(op: OpRecord) -> tuple[Operand | None, Operand | None]:
     return (rest[-1] if rest else None), None
 
 
-def _where(forward: str, point: Operand | None) -> str:
+def _where(forward: Op, point: Operand | None) -> str:
     if point is None or point.value is None or not math.isfinite(point.value):
         return " there"
-    if forward in EDGES:
+    if _at_an_edge(forward):
         return " at the edge of its domain"
-    if forward in ("sqrt", "pow", "log", "div", "norm", "rsqrt"):
+    if forward.singular or forward.name == "norm":
         return " at 0" if point.value == 0 else f" at {called(point, number(point.value))}"
     return " at its operand"
 
@@ -111,19 +111,19 @@ def _may_be_a_norm(point: Operand | None) -> bool:
     return not before or (before[0] in ("sum", "mean", "add") and squares)
 
 
-def _fixes(forward: str, point: Operand | None) -> tuple[Fix, ...]:
-    if forward in ("_linalg_svd", "linalg_svd", "_linalg_eigh", "linalg_eigh", "svd", "eigh"):
+def _fixes(forward: Op, point: Operand | None) -> tuple[Fix, ...]:
+    if forward.name in ("svd", "eigh"):
         return (Fix(kind="separate_values", title="repeated singular or eigenvalues have no unique vectors: add a little noise, or use only the values"),)  # fmt: skip
-    if forward == "pow":
+    if forward.name == "pow":
         return (
             Fix(kind="clamp_argument", title="clamp the base at a small positive value"),
             DOUBLE_WHERE,
         )
-    if forward == "sqrt":
+    if forward.name == "sqrt":
         return (*((VECTOR_NORM,) if _may_be_a_norm(point) else ()), EPS_INSIDE, DOUBLE_WHERE)
-    if forward in ("acos", "asin", "atanh", "acosh"):
+    if _at_an_edge(forward):
         return (Fix(kind="clamp_argument", title="clamp the argument strictly inside the interval, by about 1e-6 in float32"),)  # fmt: skip
-    if forward in ("log", "div", "xlogy", "reciprocal"):
+    if forward.singular:
         return (
             DOUBLE_WHERE,
             Fix(kind="clamp_argument", title="clamp the operand at a small positive value"),

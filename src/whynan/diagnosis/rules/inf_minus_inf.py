@@ -27,14 +27,8 @@ from whynan.diagnosis.registry import rule
 from whynan.diagnosis.words import origin_label, spoken, subject
 from whynan.model import Evidence, Finding, Fix, OpRecord, number
 
-SUMS = (
-    "add", "sub", "rsub", "sum", "mean", "cumsum", "_softmax", "_log_softmax", "logsumexp", "var",
-    "std", "lerp", "logaddexp", "addcmul", "norm", "var_mean", "native_layer_norm", "baddbmm",
-    "addmm", "diff", "mse_loss", "mm", "bmm", "mv", "addmv", "dot", "convolution",
-)  # fmt: skip
 
-
-@rule("N035", "inf-minus-inf", "inf_minus_inf", ops=SUMS)
+@rule("N035", "inf-minus-inf", "inf_minus_inf")
 def inf_minus_inf(op: OpRecord, evidence: Evidence) -> Finding | None:
     infinite = [o for o in op.inputs if o.value is not None and math.isinf(o.value)]
     scalars = [v for v in op.scalars.values() if isinstance(v, float) and math.isinf(v)]

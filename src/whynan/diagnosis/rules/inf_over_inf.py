@@ -26,7 +26,7 @@ from whynan.diagnosis.words import origin_label, spoken, subject
 from whynan.model import Evidence, Finding, Fix, OpRecord, number
 
 
-@rule("N024", "inf-over-inf", "inf_over_inf", ops=("div", "remainder", "fmod", "atan2"))
+@rule("N024", "inf-over-inf", "inf_over_inf")
 def inf_over_inf(op: OpRecord, evidence: Evidence) -> Finding | None:
     infinite = [o for o in op.inputs if o.value is not None and math.isinf(o.value)]
     if op.derived or not infinite:

@@ -27,36 +27,25 @@ from whynan.diagnosis.makers import larger_eps, lost_eps, masked_by, rounded_exp
 from whynan.diagnosis.naming import short_call
 from whynan.diagnosis.registry import rule
 from whynan.diagnosis.words import at, called, origin_label, plural, subject
-from whynan.model import MATMULS, Evidence, Finding, Fix, Operand, OpRecord, number
+from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, number
+from whynan.ops.table import failing, reading, row
 
-LOGS = (
-    "log",
-    "log2",
-    "log10",
-    "log1p",
-    "xlogy",
-    "logit",
-    "_log_softmax",
-    "special_xlog1py",
-    "_ctc_loss",
-    "where",  # how `logdet` marks a negative determinant
-)
 LARGEST_LOG = 709.0  # of a float64
 LOGSUMEXP = Fix(kind="logsumexp", title="stay with logarithms: `torch.logsumexp(exponent + log_weight, dim)` instead of the logarithm of a sum of exponentials; weights go in as their logarithms")  # fmt: skip
 LOG_OF_EXP = Fix(kind="log_space", title="stay with logarithms: that of `exp(x)` is x, and factors go in as a sum of their logarithms; the product is too small for its type")  # fmt: skip
-PRODUCTS = MATMULS | {"mul", "prod", "cumprod"}
+PRODUCTS = reading("product") | {"mul", "prod", "cumprod"}
+WHERE = frozenset({"where"})  # how `logdet` marks a negative determinant
 
 
-@rule("N012", "log-of-nonpositive", "log_nonpositive", ops=LOGS)
+@rule("N012", "log-of-nonpositive", "log_nonpositive", ops=failing("log_nonpositive") | WHERE)
 def log_of_nonpositive(op: OpRecord, evidence: Evidence) -> Finding | None:
     if op.derived:
         return None
-    if op.name == "_ctc_loss":
+    if row(op.name).name == "ctc_loss":
         return _impossible_target(op, evidence)
     if op.name == "where":
         return _negative_determinant(op, evidence)
-    x = op.operand("other") if op.name in ("xlogy", "special_xlog1py") else op.operand("self")
-    x = _smallest(op, x)
+    x = _smallest(op, op.operand(row(op.name).of))
     if x is None or x.value is None or not _outside(op, x.value):
         return None
     return Finding(
@@ -117,11 +106,8 @@ def _negative_determinant(op: OpRecord, evidence: Evidence) -> Finding | None:
 
 
 def _outside(op: OpRecord, x: float) -> bool:
-    if op.name == "logit":
-        return x <= 0 or x >= 1
-    if op.name == "_log_softmax":
-        return x == float("-inf")
-    return x <= (-1 if op.name in ("log1p", "special_xlog1py") else 0)
+    domain = row(op.name).domain
+    return x == float("-inf") if domain is None else x not in domain
 
 
 def _met(op: OpRecord, x: Operand) -> str:
@@ -137,7 +123,7 @@ def _met(op: OpRecord, x: Operand) -> str:
 
 
 def _counts(op: OpRecord, x: Operand) -> tuple[str, ...]:
-    if x.stats is None or op.name in ("logit", "_log_softmax", "log1p") or x.stats.count < 2:
+    if x.stats is None or not _begins_at_zero(op) or x.stats.count < 2:
         return (f"{called(x)} is {number(x.value)}",)
     facts = []
     if x.stats.zeros:
@@ -149,6 +135,11 @@ def _counts(op: OpRecord, x: Operand) -> tuple[str, ...]:
             f"{plural(x.stats.negatives, 'value')} of {x.stats.count:,} in {called(x)} negative"
         )
     return tuple(facts)
+
+
+def _begins_at_zero(op: OpRecord) -> bool:
+    domain = row(op.name).domain
+    return domain is not None and domain.ends == (0,)
 
 
 def _inferred(op: OpRecord, x: Operand) -> tuple[str, ...]:

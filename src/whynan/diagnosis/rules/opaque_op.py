@@ -24,10 +24,11 @@ from whynan.diagnosis.naming import short_call
 from whynan.diagnosis.registry import rule
 from whynan.diagnosis.words import origin_label, spoken, subject
 from whynan.model import Evidence, Finding, Fix, OpRecord
+from whynan.ops.table import reading
 
 TORCH = ("aten", "prims")
 OUT_OF_PLACE = Fix(kind="out_of_place", title="write it without the `_`, not in place: then its operands are shown")  # fmt: skip
-ELEMENTARY = frozenset({"add", "sub", "mul", "div", "pow", "addcmul", "addcdiv", "lerp", "neg"})
+ELEMENTARY = reading("elementwise")
 
 
 @rule("N090", "opaque-op", "opaque")

@@ -24,73 +24,50 @@ from whynan.diagnosis.naming import short_call
 from whynan.diagnosis.registry import rule
 from whynan.diagnosis.words import called, origin_label, subject
 from whynan.model import Evidence, Finding, Fix, OpRecord, number
+from whynan.ops.op import Domain
+from whynan.ops.table import row
 
-DOMAINS = {
-    "acos": "[-1, 1]", "asin": "[-1, 1]", "atanh": "(-1, 1)", "erfinv": "(-1, 1)",
-    "acosh": "[1, inf)", "special_erfinv": "(-1, 1)", "special_ndtri": "(0, 1)", "logit": "(0, 1)",
-    "lgamma": "numbers other than 0, -1, -2, ...", "digamma": "numbers other than 0, -1, -2, ...",
-    "polygamma": "numbers other than 0, -1, -2, ...", "mvlgamma": "large enough numbers",
-}  # fmt: skip
-POWERS = ("pow", "float_power")
+POWERS = frozenset(row("pow").spellings)
 
 
-@rule(
-    "N014", "outside-domain", "invalid_domain", ops=(*DOMAINS, *POWERS, "multinomial"),
-    kinds=("operation", "raised"),
-)  # fmt: skip
+@rule("N014", "outside-domain", "invalid_domain", kinds=("operation", "raised"))
 def outside_domain(op: OpRecord, evidence: Evidence) -> Finding | None:
     x = op.operand("self")
     if op.derived or x is None:
         return None
     if op.name == "multinomial":
         return _negative_probability(op, evidence)
-    if x.value is None or (op.name in POWERS and not x.value < 0):
+    domain = row(op.name).domain
+    if domain is None or x.value is None or x.value in domain:
         return None
     if op.name in POWERS and op.value is not None and op.value == op.value:
         return None  # a negative base with a whole exponent: an overflow
-    if op.name in DOMAINS and not _outside(op.name, x.value):
-        return None
-    domain = DOMAINS.get(op.name, "numbers from 0 up, for a fractional exponent")
     return Finding(
-        headline=f"{subject(evidence)} because `{short_call(op)}` is not defined at {called(x, 'a value')} = {_beyond(op.name, x.value)}",
+        headline=f"{subject(evidence)} because `{short_call(op)}` is not defined at {called(x, 'a value')} = {_beyond(domain, x.value)}",
         observed=(
             f"the value is {x.value:.9g}; the function is finite on {domain}",
             f"{called(x)}: {x.stats}",
         ),
         label=origin_label(op),
         culprit=op.inputs.index(x),
-        fixes=(Fix(kind="clamp_argument", title=_help(op.name)),),
+        fixes=(Fix(kind="clamp_argument", title=_help(op.name, domain)),),
     )
 
 
-def _help(name: str) -> str:
+def _help(name: str, domain: Domain) -> str:
     if name in POWERS:
         return "keep the base of a fractional power above 0: `.clamp(min=1e-6)` before it"
-    if name == "acosh":
-        return "keep the argument at 1 or more, by about 1e-6 in float32 for the gradient's sake"
-    if "gamma" in name:
+    if len(domain.ends) == 2:
+        return "clamp the argument inside the open interval, by about 1e-6 in float32"
+    if domain.low == 0:
         return "keep the argument above 0: `.clamp(min=eps)`, or `softplus` of what a model gives"
-    return "clamp the argument inside the open interval, by about 1e-6 in float32"
+    return "keep the argument at 1 or more, by about 1e-6 in float32 for the gradient's sake"
 
 
-def _beyond(name: str, x: float) -> str:
+def _beyond(domain: Domain, x: float) -> str:
     """With as many digits as show that it is outside."""
-    if name not in DOMAINS or _outside(name, float(number(x))):
-        return number(x)
-    digits = (f"{x:.{n}g}" for n in range(5, 18))
-    return next((text for text in digits if _outside(name, float(text))), number(x))
-
-
-def _outside(name: str, x: float) -> bool:
-    if name in ("acos", "asin"):
-        return abs(x) > 1
-    if name in ("atanh", "erfinv", "special_erfinv"):
-        return abs(x) >= 1
-    if name == "acosh":
-        return x < 1
-    if name in ("logit", "special_ndtri"):
-        return x <= 0 or x >= 1
-    return x <= 0
+    digits = (number(x), *(f"{x:.{n}g}" for n in range(5, 18)))
+    return next((text for text in digits if float(text) not in domain), number(x))
 
 
 def _negative_probability(op: OpRecord, evidence: Evidence) -> Finding:

@@ -22,31 +22,26 @@ from __future__ import annotations
 
 import math
 
-from whynan.diagnosis.makers import (
-    DOUBLE_WHERE,
-    dropped_too_late,
-    forward_of,
-    vanishing_divisor,
-)
+from whynan.diagnosis.makers import DOUBLE_WHERE, dropped_too_late, vanishing_divisor
 from whynan.diagnosis.naming import call_of, short_call
 from whynan.diagnosis.registry import rule
 from whynan.diagnosis.words import dtype_max, origin_label, spoken, subject
 from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, dotted, number
+from whynan.ops.table import forward_of, row, that
 
-SINGULAR = frozenset({"div", "reciprocal", "rsqrt", "log", "pow"})
-LOGARITHMS = frozenset({"log", "log2", "log10", "log1p"})  # of finite numbers they are never large
+COMPRESSING, GROWING = that("compresses"), that("grows")
 
 
 @rule("N050", "overflow", "overflow", kinds=("operation", "absorbed"))
 def overflow(op: OpRecord, evidence: Evidence) -> Finding | None:
     if op.value is None or any(_nonfinite(o) for o in op.inputs):
         return None
-    if op.name in LOGARITHMS and not op.derived:
+    if op.name in COMPRESSING and not op.derived:
         return None
     exact_is_finite = op.exact is not None and math.isfinite(op.exact)
     if math.isnan(op.value) and not exact_is_finite:
         return None
-    if op.derived and not exact_is_finite and (op.exact is not None or op.name in SINGULAR):
+    if op.derived and not exact_is_finite and (op.exact is not None or row(op.name).poles):
         return None  # infinite in any precision: the derivative itself is singular
     dtype = op.dtype
     small = vanishing_divisor(op)
@@ -139,7 +134,7 @@ def _fixes(op: OpRecord, dtype: str) -> tuple[Fix, ...]:
             Fix(kind="lower_lr", title="lower the learning rate"),
         )  # fmt: skip
     fixes = []
-    if op.name in ("exp", "exp2", "expm1", "cosh", "sinh"):
+    if op.name in GROWING:
         fixes.append(Fix(kind="clamp_exponent", title="clamp the argument, or use a form that subtracts the maximum first (`softmax`, `logsumexp`, `softplus`)"))  # fmt: skip
     if dtype == "float16":
         fixes.append(Fix(kind="wider_dtype", title="compute this part in float32 or bfloat16"))
@@ -153,7 +148,7 @@ def _fixes(op: OpRecord, dtype: str) -> tuple[Fix, ...]:
 def _larger(op: OpRecord, dtype: str) -> tuple[Fix, ...]:
     """The divisor is too small: scaling anything down would make it worse."""
     fixes = []
-    if forward_of(op.node).startswith("log"):
+    if "log_nonpositive" in row(forward_of(op.node)).fails:
         fixes.append(Fix(kind="log_space", title="compute the logarithm without the small number: add logarithms instead of multiplying, with `logsumexp` for sums, `log_prob` or `log_softmax`"))  # fmt: skip
         fixes.append(Fix(kind="clamp_argument", title="or keep its argument away from 0: `.clamp(min=1e-12)` in float32"))  # fmt: skip
     else:

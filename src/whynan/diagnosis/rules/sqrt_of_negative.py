@@ -23,7 +23,8 @@ from whynan.diagnosis.makers import DOUBLE_WHERE, dropped_too_late
 from whynan.diagnosis.naming import short_call
 from whynan.diagnosis.registry import rule
 from whynan.diagnosis.words import called, origin_label, plural, subject
-from whynan.model import MATMULS, Evidence, Finding, Fix, Operand, OpRecord, number
+from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, number
+from whynan.ops.table import row
 
 CDIST = Fix(kind="stable_form", title="use a form without the subtraction, for distances `torch.cdist`")  # fmt: skip
 VAR = Fix(kind="stable_form", title="use a form without the subtraction, for a variance `x.var(correction=0)`")  # fmt: skip
@@ -35,14 +36,14 @@ def _without_subtraction(x: Operand) -> tuple[Fix, ...]:
     makers = [op.name for op in x.upstream]
     if makers[:1] not in (["sub"], ["rsub"], ["add"]):
         return ()
-    if any(name in MATMULS for name in makers):
+    if any(row(name).reads == "product" for name in makers):
         return (CDIST,)
     if "mean" in makers:
         return (VAR,)
     return (DEVIATIONS,) if {"pow", "square"} & set(makers[1:3]) else ()
 
 
-@rule("N013", "sqrt-of-negative", "sqrt_negative", ops=("sqrt", "rsqrt"))
+@rule("N013", "sqrt-of-negative", "sqrt_negative")
 def sqrt_of_negative(op: OpRecord, evidence: Evidence) -> Finding | None:
     x = op.operand("self")
     if op.derived or x is None or x.value is None or x.value >= 0:

@@ -24,32 +24,18 @@ import math
 from whynan.diagnosis.naming import short_call
 from whynan.diagnosis.registry import rule
 from whynan.diagnosis.words import called, origin_label, plural, subject
-from whynan.model import MATMULS, Evidence, Finding, Fix, OpRecord
-
-PRODUCTS = (
-    "mul",
-    "mm",
-    "bmm",
-    "addmm",
-    "baddbmm",
-    "mv",
-    "dot",
-    "addcmul",
-    "prod",
-    "cumprod",
-    "convolution",
-)
-SUMS_OF_PRODUCTS = MATMULS | {"convolution"}
+from whynan.model import Evidence, Finding, Fix, OpRecord
+from whynan.ops.table import row
 
 
-@rule("N023", "zero-times-inf", "zero_times_inf", ops=PRODUCTS)
+@rule("N023", "zero-times-inf", "zero_times_inf")
 def zero_times_inf(op: OpRecord, evidence: Evidence) -> Finding | None:
     infinite = [o for o in op.inputs if o.value is not None and math.isinf(o.value)]
     scalars = [v for v in op.scalars.values() if isinstance(v, float) and math.isinf(v)]
     if op.derived or not (infinite or scalars) or op.value == op.value:
         return None
     others = [o for o in op.inputs if o not in infinite]
-    if op.name in SUMS_OF_PRODUCTS and all(o.value for o in others):
+    if row(op.name).reads in ("product", "window") and all(o.value for o in others):
         return None  # no term is 0 times an infinity: it is their sum that is not defined
     zero = next((o for o in others if o.value == 0), others[0] if others else None)
     observed = []

@@ -1,7 +1,8 @@
 """Arc cosine of a dot product that rounding can push past 1.
 
 What it catches
-    `acos` or `asin` of a dot product, a matrix product or a cosine similarity, without a clamp.
+    `acos` or `asin` of a dot product, a matrix product or a cosine similarity, without a clamp; and of
+    the other functions that end at 1, `acosh`, `atanh` and `erfinv`.
 
 Why it hurts
     The dot product of a unit vector with itself exceeded 1 in 147 of 1,000 random trials, and acos of
@@ -24,27 +25,37 @@ from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
 from whynan.lint.table import pattern
 from whynan.lint.terms import Term, number_of, strip
+from whynan.ops import table
+from whynan.ops.table import TABLE, row
+
+ENDING = tuple(op.name for op in TABLE if "invalid_domain" in op.fails and 1 in op.singular)
+OPERATORS = frozenset(op.name for op in table.OPERATORS.values())
 
 
-@pattern("N014", "acos-unclamped", "error", ops=("acos", "asin"), rank=20)
+@pattern("N014", "acos-unclamped", "error", ops=ENDING, rank=20)
 def acos_unclamped(term: Term, here: Walker) -> Match | None:
     if not term.args or term.lib == "math" or tested(term.args[0], here):
         return None
     if not _is_product(term.args[0]):
         return None
+    domain = row(term.op).domain
+    if domain is not None and domain.low == 1:
+        past, inside = "below 1, as equal points do", "to above 1: .clamp(min=1 + 1e-6)"
+    else:
+        past, inside = "past 1, as equal unit vectors do", f"to the inside of {domain}: .clamp(-1 + 1e-6, 1 - 1e-6)"  # fmt: skip
     return hit(
         term,
-        f"`{term.op}` of a dot product is NaN when rounding takes it past 1, as equal unit vectors do",
-        "clamp to the inside of [-1, 1]: .clamp(-1 + 1e-6, 1 - 1e-6)",
+        f"`{term.op}` of a dot product is NaN when rounding takes it {past}",
+        f"clamp {inside}",
     )
 
 
 def _is_product(term: Term, depth: int = 4) -> bool:
     t = strip(term)
-    if t.op in ("matmul", "dot", "einsum", "cosine_similarity", "trace"):
+    if row(t.op).reads == "product" or t.op in ("einsum", "cosine_similarity", "trace"):
         return True
     if t.op == "sum" and t.args:
         return strip(t.args[0]).op == "mul"
-    if t.op in ("div", "mul", "sub", "add", "neg") and depth:
+    if t.op in OPERATORS and depth:
         return any(_is_product(a, depth - 1) for a in t.args if number_of(a) is None)
     return False

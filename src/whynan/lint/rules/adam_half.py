@@ -55,12 +55,12 @@ def _is_half(model: Term, depth: int = 6) -> bool:
         return True
     if t.op in ("float", ".float", "double", ".double"):
         return False
-    if t.op in ("to", ".to"):
+    if t.op in ("cast", ".to"):
         words = [a.value for a in t.children if a.op == "imported"]
         if any(w in ("torch.float16", "torch.half") for w in words):
             return True
         if any(str(w).startswith(("torch.float", "torch.bfloat")) for w in words):
             return False
-    return t.op in ("to", ".to", ".cuda", "cuda", ".train", ".eval") and _is_half(
+    return t.op in ("cast", ".to", ".cuda", "cuda", ".train", ".eval") and _is_half(
         t.args[0], depth - 1
     )

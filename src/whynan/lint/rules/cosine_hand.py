@@ -19,13 +19,11 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.lint.facts import guarded_divisor, never_zero, tested
+from whynan.lint.facts import guarded_divisor, nonzero, tested
 from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
 from whynan.lint.table import pattern
 from whynan.lint.terms import Term, strip
-
-NORMS = ("norm", "vector_norm")
 
 
 @pattern("N010", "cosine-hand", "warning", ops=("div",), rank=10)
@@ -36,9 +34,9 @@ def cosine_hand(term: Term, here: Walker) -> Match | None:
     if bottom.op == "div" or guarded_divisor(term.args[1], here):
         return None
     norms = [strip(a) for a in bottom.args] if bottom.op in ("mul", "matmul") else []
-    if len(norms) != 2 or any(n.op not in NORMS or not n.args for n in norms):
+    if len(norms) != 2 or any(n.op != "norm" or not n.args for n in norms):
         return None
-    if not _is_dot(term.args[0]) or any(never_zero(a) or tested(a, here) for a in bottom.args):
+    if not _is_dot(term.args[0]) or any(nonzero(a) or tested(a, here) for a in bottom.args):
         return None
     return hit(
         term,

@@ -32,7 +32,7 @@ def div_norm(term: Term, here: Walker) -> Match | None:
     if len(term.args) != 2:
         return None
     norm = strip(term.args[1])
-    if norm.op not in ("norm", "vector_norm") or not norm.args:
+    if norm.op != "norm" or not norm.args:
         return None
     x = term.args[0]
     if not same_values(x, norm.args[0]) or guarded_divisor(term.args[1], here):

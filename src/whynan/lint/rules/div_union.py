@@ -28,7 +28,9 @@ from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
 from whynan.lint.table import pattern
 from whynan.lint.terms import Term, number_of, same_values, strip
+from whynan.ops.table import that
 
+SQUARES = that("squares")
 JOINT = ("mul", "and", "logical_and", "minimum")
 
 
@@ -79,4 +81,6 @@ def _sums_up(sums: list[Term], x: Term) -> bool:
 
 def _squared(term: Term, x: Term) -> bool:
     t = strip(term)
-    return t.op in ("pow", "square", "mul", "or", "add") and any(same_values(a, x) for a in t.args)
+    return (t.op in ("mul", "or", "add") or t.op in SQUARES) and any(
+        same_values(a, x) for a in t.args
+    )

@@ -27,15 +27,17 @@ from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
 from whynan.lint.table import pattern
 from whynan.lint.terms import Term, number_of, resolve
+from whynan.ops.table import TABLE
 
-READS = (
-    "add", "sub", "mul", "div", "matmul", "exp", "log", "sqrt", "sum", "mean", "softmax", "sigmoid",
-    "relu", "norm", "std", "var", "abs", "square", "tanh",
-)  # fmt: skip
+COMPUTED = ("elementwise", "row", "prefix", "reduction", "choice", "product")
+WRITTEN = {"random", "overwrites", "fills", "keeps"}  # or only carried on
+READS = tuple(op.name for op in TABLE if op.reads in COMPUTED and not op.does & WRITTEN)
 
 
 @pattern("N041", "empty-read", "error", ops=READS, rank=20)
 def empty_read(term: Term, here: Walker) -> Match | None:
+    if term.const("beta") == 0:
+        return None  # `torch.baddbmm(out, a, b, beta=0)` does not read the first
     for arg in term.args[:2]:
         made = resolve(arg)
         if made.op == "empty" and made.lib in ("torch", "numpy"):

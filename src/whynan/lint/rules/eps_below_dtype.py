@@ -22,6 +22,7 @@ When it is fine
 
 from __future__ import annotations
 
+from whynan.lint.facts import AT_ZERO
 from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
 from whynan.lint.table import pattern
@@ -32,7 +33,7 @@ WIDE = ("float", "double")
 
 @pattern(
     "N081", "eps-below-dtype", "warning",
-    ops=("log", "log2", "log10", "sqrt", "rsqrt", "reciprocal", "div", "clamp", "clamp_min"), rank=60,
+    ops=(*AT_ZERO, "div", "clamp", "clamp_min"), rank=60,
 )  # fmt: skip
 def eps_below_dtype(term: Term, here: Walker) -> Match | None:
     if not here.half or not term.args or term.kind in ("scalar", "array"):
@@ -59,7 +60,7 @@ def eps_below_dtype(term: Term, here: Walker) -> Match | None:
 
 
 def _is_float32(term: Term) -> bool:
-    return term.op in ("to", "type") and any(
+    return term.op == "cast" and any(
         a.op == "imported" and a.value in ("torch.float32", "torch.float", "torch.float64")
         for a in term.children
     )

@@ -23,14 +23,15 @@ from __future__ import annotations
 
 import re
 
-from whynan.lint.facts import bounded_above, has_gradient, tested
+from whynan.lint.facts import bounded_above, has_gradient, is_bounded, tested
 from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
 from whynan.lint.table import pattern
 from whynan.lint.terms import Term, number_of, resolve, strip, walk_through
+from whynan.ops.table import that
 
 LOGVAR = re.compile(r"(^|_)log_?(var|variance|std|sigma|scale)s?(_|$)|(^|_)logvars?$|lnvar", re.I)
-BOUNDS = ("clamp", "tanh", "sigmoid", "softplus", "clamp_max", "minimum", "where", "patched", "softmax", "log", "full", "zeros", "tensor", "linspace", "zeros_like", "ones")  # fmt: skip
+BOUNDS = that("constant") | {"softplus", "where", "patched", "tensor"}
 
 
 @pattern("N050", "exp-logvar", "warning", ops=("exp",), rank=30)
@@ -48,7 +49,7 @@ def exp_logvar(term: Term, here: Walker) -> Match | None:
         own = (
             t.op == "name" and str(t.value).startswith("self.") and resolve(t).op not in ("module",)
         )
-        if t.op in BOUNDS or parameter or (own and t is not x and resolve(t).op != "layer" and "forward" not in str(t.value) and _is_plain(x)):  # fmt: skip
+        if t.op in BOUNDS or is_bounded(t.op) or parameter or (own and t is not x and resolve(t).op != "layer" and "forward" not in str(t.value) and _is_plain(x)):  # fmt: skip
             return None
     return hit(
         term,

@@ -21,17 +21,12 @@ from __future__ import annotations
 
 import re
 
-from whynan.lint.facts import SCHEDULE, has_gradient, never_zero, tested
+from whynan.lint.facts import SCHEDULE, Sure, has_gradient, nonzero, tested
 from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
 from whynan.lint.table import pattern
 from whynan.lint.terms import Term, names_in, strip
-
-# What may be 0 or negative by the way it is made; of a bare variable nothing is known.
-ZERO_MAKERS = frozenset([
-    "relu", "clamp", "clamp_min", "sub", "sum", "mean", "layer", "randn", "abs", "square",
-    "softmax", "sigmoid", "var",
-])  # fmt: skip
+from whynan.ops.table import row
 
 
 @pattern("N021", "frac-pow", "warning", ops=("pow",), rank=30)
@@ -43,10 +38,10 @@ def frac_pow(term: Term, here: Walker) -> Match | None:
     if x.kind != "tensor" or not has_gradient(term, here) or tested(x, here):
         return None
     base = strip(x)
-    if base.op not in ZERO_MAKERS or any(SCHEDULE.search(n) for n in names_in(x)):
+    if not _may_vanish(base.op) or any(SCHEDULE.search(n) for n in names_in(x)):
         return None
     zero_floor = base.op in ("clamp", "clamp_min") and base.const("min") == 0
-    if not zero_floor and (never_zero(x) and base.op not in ("softmax", "sigmoid")):
+    if not zero_floor and nonzero(x) is Sure.YES:
         return None
     body = here.function
     if body is not None and exponent < 0 and re.search(r"isinf|inf\b|nan_to_num", _text(here)):
@@ -58,6 +53,15 @@ def frac_pow(term: Term, here: Walker) -> Match | None:
         "keep the base above 0: x.clamp(min=1e-12)",
         severity=None if exponent < 1 else "info",
     )
+
+
+def _may_vanish(op: str) -> bool:
+    """What may be 0 or negative by the way it is made; of a bare variable nothing is known."""
+    known = row(op)
+    if "random" in known.does:
+        return known.range is None
+    reaches = known.range is not None and (0 in known.range or 0 in known.rounds)
+    return reaches or "floor" in known.does or op in ("sub", "sum", "mean", "layer")
 
 
 def _text(here: Walker) -> str:

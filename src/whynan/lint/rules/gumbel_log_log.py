@@ -20,7 +20,7 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.lint.facts import never_zero
+from whynan.lint.facts import nonzero
 from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
 from whynan.lint.rewrite import call, text
@@ -35,7 +35,7 @@ def gumbel_log_log(term: Term, here: Walker) -> Match | None:
     if negative.op != "neg" or log.op != "log" or not log.args:
         return None
     u = strip(log.args[0])
-    if u.op != "rand" or never_zero(log.args[0]):
+    if u.op != "rand" or nonzero(log.args[0]):
         return None
     edit = None
     spelled = text(u, here).split("(", 1)[0] if u.form == "call" else ""

@@ -26,6 +26,9 @@ from whynan.lint.flow import Walker
 from whynan.lint.rewrite import call, operand, text
 from whynan.lint.table import pattern
 from whynan.lint.terms import Term, number_of, strip
+from whynan.ops.table import that
+
+CONSTANT = that("constant")
 
 
 @pattern("N023", "inf-times-mask", "error", ops=("mul", "add"), fix="sometimes", rank=10)
@@ -80,13 +83,7 @@ def _masked(term: Term) -> Term | None:
     if len(term.args) != 2:
         return None
     for mask, other in (term.args, term.args[::-1]):
-        if _infinite(other) and strip(mask).op not in (
-            "ones",
-            "ones_like",
-            "full",
-            "const",
-            "triu",
-            "tril",
-        ):
+        made = strip(mask).op
+        if _infinite(other) and made not in CONSTANT and made not in ("const", "triu", "tril"):
             return mask if is_mask(mask) or one_minus(mask) is not None else None
     return None

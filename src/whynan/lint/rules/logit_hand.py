@@ -20,7 +20,7 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.lint.facts import never_zero, one_minus, tested
+from whynan.lint.facts import Sure, nonzero, one_minus, tested
 from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
 from whynan.lint.rewrite import call
@@ -41,7 +41,7 @@ def logit_hand(term: Term, here: Walker) -> Match | None:
         or resolve(p).op == "tensor"
     ):
         return None
-    if (never_zero(p) and strip(p).op not in ("sigmoid", "softmax")) or tested(p, here):
+    if nonzero(p) is Sure.YES or tested(p, here):
         return None
     if any(t.op == "compare" and mentions(t, p) for b in here.env.values() for t in walk(b)):
         return None  # which of them are inside (0, 1) is looked at separately

@@ -20,13 +20,11 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.lint.facts import has_gradient, is_mask, never_zero, tested
+from whynan.lint.facts import AT_ZERO, has_gradient, is_mask, nonzero, tested
 from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
 from whynan.lint.table import pattern
 from whynan.lint.terms import Term, names_in, number_of, strip
-
-ROOTS = ("log", "log2", "log10", "sqrt", "rsqrt", "reciprocal")
 
 
 @pattern("N021", "mask-by-multiply", "warning", ops=("mul", "nan_to_num"), rank=30)
@@ -66,20 +64,17 @@ def _word(term: Term) -> str:
 def _unguarded(term: Term, here: Walker, divisions: bool) -> bool:
     if term.lib in ("numpy", "math") or not term.args:
         return False
-    if term.op in ROOTS:
+    if term.op in AT_ZERO:
         x = term.args[0]
         if strip(x).op in ("softmax", "sigmoid"):
             return False  # log-softmax and log-sigmoid speak of these
         constant = x.kind == "scalar" or (
             strip(x).op == "name" and str(strip(x).value).startswith("self.")
         )
-        return not constant and not never_zero(x) and not tested(x, here)
+        return not constant and not nonzero(x) and not tested(x, here)
     if term.op == "div" and divisions and len(term.args) == 2:
         x = term.args[1]
         return (
-            x.kind == "tensor"
-            and number_of(x) is None
-            and not never_zero(x)
-            and not tested(x, here)
+            x.kind == "tensor" and number_of(x) is None and not nonzero(x) and not tested(x, here)
         )
     return False

@@ -27,7 +27,9 @@ from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
 from whynan.lint.table import pattern
 from whynan.lint.terms import Term, names_in, strip, walk_through
+from whynan.ops.table import that
 
+CONSTANT = that("constant")
 HANDLED = re.compile(
     r"nan_to_num|isnan|\.any\(|\.all\(|masked_fill\w*\([^)]*,\s*0(\.0*)?\)|fully|all_masked|is_empty"
 )
@@ -48,7 +50,7 @@ def neginf_softmax(term: Term, here: Walker) -> Match | None:
     mask = filled.get("mask")
     if mask is None or any(SAFE_MASK.search(n) for n in names_in(mask)):
         return None
-    if any(t.op in ("tril", "triu", "eye", "ones") for t in walk_through(mask)):
+    if any(t.op in CONSTANT or t.op in ("tril", "triu") for t in walk_through(mask)):
         return None
     first, last = here.function.lineno, here.function.end_lineno or here.function.lineno
     body = "\n".join(here.source.lines[first - 1 : last])

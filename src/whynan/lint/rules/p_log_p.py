@@ -20,7 +20,7 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.lint.facts import never_zero, tested
+from whynan.lint.facts import nonzero, tested
 from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
 from whynan.lint.table import pattern
@@ -38,10 +38,10 @@ def p_log_p(term: Term, here: Walker) -> Match | None:
         x = log.args[0]
         if number_of(x) is not None or number_of(p) is not None:
             continue
-        if not same_values(p, x) or (never_zero(x) and strip(x).op != "softmax"):
+        if not same_values(p, x) or nonzero(x):  # `log-softmax` and its like speak of these
             continue
-        if strip(x).op in ("softmax", "sigmoid") or tested(x, here) or x.kind == "scalar":
-            return None  # log-softmax speaks of these
+        if tested(x, here) or x.kind == "scalar":
+            return None
         return hit(
             term,
             "`p * log(p)` is NaN where p is exactly 0",

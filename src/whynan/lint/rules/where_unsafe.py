@@ -22,21 +22,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from whynan.lint.facts import bounded_above, has_gradient, never_zero, no_slope, says
+from whynan.lint.facts import bounded_above, has_gradient, no_slope, nonzero, says
 from whynan.lint.finding import Match, hit
 from whynan.lint.flow import Walker
 from whynan.lint.rewrite import call, inside, repeatable
 from whynan.lint.table import pattern
 from whynan.lint.terms import Term, number_of, resolve, same, strip
+from whynan.ops.table import TABLE, row, that
 
-# Operation -> where its dangerous operand stands, and a value that is harmless there.
+# Operations that are infinite, or have an infinite slope, at numbers that people's data hold.
 RISKY = {
-    "log": (0, "1.0"), "log2": (0, "1.0"), "log10": (0, "1.0"), "sqrt": (0, "1.0"),
-    "rsqrt": (0, "1.0"), "reciprocal": (0, "1.0"), "acos": (0, "0.0"), "asin": (0, "0.0"),
-    "div": (1, "1.0"), "pow": (0, "1.0"), "exp": (0, "0.0"),
-}  # fmt: skip
-
-LOOKING = ("compare", "isnan", "isfinite", "isinf", "invert", "and", "or", "abs", "neg")
+    op.name: op
+    for op in TABLE
+    if op.reads == "elementwise" and op.is_risky and "lint" not in (op.lacks or ())
+    if not op.domain or max(op.singular) >= 0
+}
+QUESTIONS = that("asks") | {"compare", "invert", "and", "or"}
 
 
 @pattern("N021", "where-unsafe", "warning", ops=("where",), fix="sometimes", rank=10)
@@ -45,15 +46,15 @@ def where_unsafe(term: Term, here: Walker) -> Match | None:
         return None
     condition = term.args[0]
     for branch in (1, 2):
-        for risky, linear in _risky(term.args[branch]):
-            place, harmless = RISKY[risky.op]
-            operand = risky.args[place]
+        for risky, safe in _risky(term.args[branch]):
+            known = RISKY[risky.op]
+            operand, harmless = risky.args[known.place], str(known.harmless)
             if not _tests(condition, operand) or all(map(no_slope, risky.args)):
                 continue
             edit = None
             if (
-                linear
-                and risky.op != "exp"
+                safe
+                and known.domain is not None
                 and inside(risky, term)
                 and inside(condition, term)
                 and repeatable(condition)
@@ -75,25 +76,27 @@ def _word(term: Term) -> str:
     return {"div": "the division"}.get(term.op, term.op)
 
 
-def _risky(branch: Term, depth: int = 4, linear: bool = True) -> Iterator[tuple[Term, bool]]:
-    """Dangerous operations, and whether only sums and products stand between them and the `where`."""
+def _risky(branch: Term, depth: int = 4, safe: bool = True) -> Iterator[tuple[Term, bool]]:
+    """Dangerous operations, and whether nothing that could fail itself, or joins elements, stands
+    between them and the `where`."""
     t = resolve(branch)
     if t.op in RISKY and _is_dangerous(t):
-        yield t, linear
+        yield t, safe
     if depth and t.op not in ("where", "detach", "nan_to_num"):
-        linear = linear and t.op in ("add", "sub", "mul", "neg")
+        safe = safe and row(t.op).reads == "elementwise" and not row(t.op).is_risky
         for part in t.args:
-            yield from _risky(part, depth - 1, linear)
+            yield from _risky(part, depth - 1, safe)
 
 
 def _is_dangerous(term: Term) -> bool:
-    place = RISKY[term.op][0]
+    known = RISKY[term.op]
+    place = known.place
     if place >= len(term.args) or term.lib in ("numpy", "math"):
         return False
     operand = term.args[place]
     if number_of(operand) is not None or operand.kind in ("scalar", "array"):
         return False
-    if term.op == "exp":
+    if known.domain is None:
         return not bounded_above(operand) and strip(operand).op in (
             "param",
             "name",
@@ -104,25 +107,15 @@ def _is_dangerous(term: Term) -> bool:
         exponent = term.const("exponent")
         if not isinstance(exponent, int | float) or (exponent > 0 and float(exponent).is_integer()):
             return False
-    if term.op in ("acos", "asin"):
+    if any(known.singular):
         return strip(operand).op not in ("clamp", "where")
-    return not never_zero(operand)
+    return not nonzero(operand)
 
 
 def _tests(condition: Term, operand: Term) -> bool:
     """Does the condition look at the operand itself?"""
     c = resolve(condition)
-    if c.op not in (
-        "compare",
-        "isnan",
-        "isfinite",
-        "isinf",
-        "invert",
-        "and",
-        "or",
-        "name",
-        "param",
-    ):
+    if c.op not in QUESTIONS and c.op not in ("name", "param"):
         return False
     inner = strip(operand)
     target = operand if operand.op == "name" or inner.op in ("param", "unknown") else inner
@@ -140,4 +133,8 @@ def _looks_at(condition: Term, target: Term, depth: int = 5) -> bool:
     c = resolve(condition)
     if same(c, target) or same(condition, target):
         return True
-    return depth > 0 and c.op in LOOKING and any(_looks_at(a, target, depth - 1) for a in c.args)
+    return (
+        depth > 0
+        and (c.op in QUESTIONS or c.op in ("abs", "neg"))
+        and any(_looks_at(a, target, depth - 1) for a in c.args)
+    )

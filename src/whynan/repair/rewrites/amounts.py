@@ -5,6 +5,7 @@ from __future__ import annotations
 import libcst as cst
 
 from whynan.model import Operand
+from whynan.ops.table import that
 from whynan.repair.source import Source
 
 
@@ -31,8 +32,7 @@ def spread_floor(dtype: str, usual: float | None) -> str:
     return "1e-8" if usual is not None and 0 < usual < 1e-3 else "1e-5"
 
 
-COUNTS = frozenset({"bincount", "histc", "count_nonzero", "index_add", "scatter_add", "eq", "ne", "gt",
-                    "lt", "ge", "le", "logical_and", "logical_not", "bitwise_and", "bitwise_not"})  # fmt: skip
+COUNTS = that("counts", "compares") | {"index_add", "scatter_add"}
 
 
 def is_count(operand: Operand | None) -> bool:

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from whynan.ops.table import row
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.source import Source
 
-FLOORS = {"log": "1e-12", "log2": "1e-12", "log10": "1e-12", "sqrt": "0"}
 IMPORT = re.compile(r"^\s*import numpy(?: as (\w+))?|^\s*import .*\bnumpy as (\w+)", re.MULTILINE)
 
 
@@ -26,7 +26,7 @@ def propose(case: Case) -> Iterator[Candidate]:
     if source is None or node is None or numpy is None or not is_array(case):
         return
     if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.args:
-        floor = FLOORS.get(node.func.attr.value)
+        floor = _floor(node.func.attr.value)
         argument = node.args[0]
         if floor is not None and argument.keyword is None:
             text = f"{numpy}.maximum({source.code(argument.value)}, {floor})"
@@ -41,6 +41,14 @@ def propose(case: Case) -> Iterator[Candidate]:
         text = f"{numpy}.maximum({divisor}, 1e-8)" if never_negative else f"{numpy}.where({divisor} == 0, 1e-8, {divisor})"  # fmt: skip
         edit = Edit(source).replace(node.right, text)
         yield from case.change(edit, "np_divisor", "keep the divisor away from 0", Tier.GUARD)
+
+
+def _floor(name: str) -> str | None:
+    """Where the numbers that a function takes begin, if they begin at 0."""
+    domain = row(name).domain
+    if domain is None or domain.ends != (0,) or row(name).place or name == "pow":
+        return None
+    return "0" if 0 in domain else "1e-12"
 
 
 def _numpy(source: Source) -> str | None:

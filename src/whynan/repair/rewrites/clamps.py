@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from whynan.model import OpRecord
+from whynan.ops.table import spelled
 from whynan.repair.calls import Fn, fn, number_of
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
@@ -12,7 +13,7 @@ from whynan.repair.rewrites.amounts import margin
 from whynan.repair.source import Source
 
 MECHANISMS = ("log_nonpositive", "division_by_zero", "invalid_domain", "gradient_singularity")
-CLAMPS = ("clamp", "clip", "clamp_min", "clamp_max")
+CLAMPS = spelled(lambda op: op.name in ("clamp", "clamp_min", "clamp_max"))
 TITLE = "tighten this clamp: on its bound, a later function has no finite value or slope"
 
 

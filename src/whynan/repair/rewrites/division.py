@@ -6,24 +6,21 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from whynan.ops.table import row
 from whynan.repair.calls import binary, call_of, fn, made_by, number_of
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.rewrites.amounts import divisor_floor, is_count, spread_floor
 from whynan.repair.source import Expression, Source
 
-NORMS = ("norm", "vector_norm")
+NORMS = row("norm").spellings
 
 
 def propose(case: Case) -> Iterator[Candidate]:
     source, node = case.source, case.node
     if source is None or node is None or case.mechanism not in ("division_by_zero", "gradient_singularity"):  # fmt: skip
         return
-    if case.mechanism == "gradient_singularity" and case.forward_op not in (
-        "div",
-        "reciprocal",
-        "rsqrt",
-    ):
+    if case.mechanism == "gradient_singularity" and not _divides(case.forward_op):
         return
     yield from _normalize_in_float(case, source, node)
     divisor = _divisor(source, node)
@@ -39,22 +36,28 @@ def propose(case: Case) -> Iterator[Candidate]:
 
 
 def _divisor(source: Source, node: Expression) -> Expression | None:
-    quotient = binary(node, cst.Divide)
-    if quotient is not None:
-        return None if number_of(quotient.right) else quotient.right
+    for operator in (cst.Divide, cst.FloorDivide, cst.Modulo):
+        quotient = binary(node, operator)
+        if quotient is not None:
+            return None if number_of(quotient.right) else quotient.right
     power = binary(node, cst.Power)
     if power is not None:
         return power.left if (number_of(power.right) or 0) < 0 else None
     call = fn(source, node)
     if call is None:
         return None
-    if call.name in ("reciprocal", "rsqrt"):
-        return call.operand
-    if call.name == "pow":
+    if row(call.name).name == "pow":
         return call.operand if (number_of(call.argument(0, "exponent")) or 0) < 0 else None
-    if call.name in ("div", "divide", "true_divide"):
-        return call.argument(0, "other")
-    return None
+    known = row(call.name)
+    if not _divides(call.name):
+        return None
+    return call.argument(known.place - 1, known.of) if known.place else call.operand
+
+
+def _divides(name: str) -> bool:
+    """Whether a function divides by its one or its second operand."""
+    known = row(name)
+    return "division_by_zero" in known.fails and 0 in known.poles
 
 
 def _normalized(case: Case, source: Source, quotient: cst.BinaryOperation) -> Iterator[Candidate]:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import libcst as cst
 
+from whynan.ops.op import Domain
+from whynan.ops.table import row
 from whynan.repair.calls import Fn, binary, fn, made_by, number_of
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.rewrites.amounts import margin
 from whynan.repair.source import Expression, Source
 
-INTERVALS = {
-    "acos": (-1, 1), "arccos": (-1, 1), "asin": (-1, 1), "arcsin": (-1, 1), "atanh": (-1, 1),
-    "arctanh": (-1, 1), "erfinv": (-1, 1), "acosh": (1, None), "arccosh": (1, None),
-}  # fmt: skip
 TITLE = "keep the argument strictly inside the domain, where the slope is finite too"
 
 
@@ -27,18 +26,27 @@ def propose(case: Case) -> Iterator[Candidate]:
         return
     call = fn(source, node)
     power = binary(node, cst.Power)
-    if call is not None and call.name in INTERVALS:
-        yield from _inside(case, source, call)
-    elif power is not None and case.forward_op in ("pow", "float_power"):
+    domain = row(call.name).domain if call is not None else None
+    if call is not None and domain is not None and _is_interval(call):
+        yield from _inside(case, source, call, domain)
+    elif power is not None and row(case.forward_op).name == "pow":
         yield from _base(case, source, power.left)
-    elif call is not None and call.name == "pow":
+    elif call is not None and row(call.name).name == "pow":
         yield from _base(case, source, call.operand)
 
 
-def _inside(case: Case, source: Source, call: Fn) -> Iterator[Candidate]:
+def _is_interval(call: Fn) -> bool:
+    known = row(call.name)
+    return (
+        "invalid_domain" in known.fails and known.name != "pow" and "fix" not in (known.lacks or ())
+    )
+
+
+def _inside(case: Case, source: Source, call: Fn, domain: Domain) -> Iterator[Candidate]:
     gap = margin(case.dtype)
-    low, high = INTERVALS[call.name]
-    bounds = [f"{low} + {gap}", *([f"{high} - {gap}"] if high is not None else [])]
+    low, high = domain.low, domain.high if math.isfinite(domain.high) else None
+    bounds = [f"{low:g} + {gap}" if low else gap]
+    bounds += [f"{high:g} - {gap}"] if high is not None else []
     clamp = made_by(source, call.operand, "clamp", "clip")
     if clamp is not None and high is not None:
         given = [clamp.argument(0, "min"), clamp.argument(1, "max")]

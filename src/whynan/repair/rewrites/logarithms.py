@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import libcst as cst
 
+from whynan.ops.table import row
 from whynan.repair.calls import Fn, call_of, fn, made_by, number_of, one_minus
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
+from whynan.repair.flow import SAME_ELEMENTS
 from whynan.repair.rewrites.amounts import floor, is_count, margin
 from whynan.repair.source import Expression, Source
 
-VIEWS = frozenset(
-    {"gather", "squeeze", "unsqueeze", "view", "reshape", "flatten", "index_select", "select", "max",
-     "amax", "transpose", "permute", "t", "diagonal", "expand"}
-)  # fmt: skip
-LOGS = ("log", "log2", "log10", "log1p")
+VIEWS = SAME_ELEMENTS | {"max", "amax"}  # which keep the order of logarithms
 
 
 def propose(case: Case) -> Iterator[Candidate]:
     log = fn(case.source, case.node) if case.source else None
-    if case.source is None or log is None or case.forward_op not in (*LOGS, "logit", "special_entr", "xlogy", "_ctc_loss", "ctc_loss"):  # fmt: skip
+    if case.source is None or log is None or "log_nonpositive" not in row(case.forward_op).fails:
         return
+    known = row(log.name)
     if case.mechanism not in ("log_nonpositive", "gradient_singularity"):
         return
     if log.name == "log":
         yield from _log_space(case, case.source, log)
-    if log.name in LOGS:
-        yield from _floored(case, case.source, log)
-    elif log.name == "logit" and log.argument(0, "eps") is None:
+    if log.name == "logit" and log.argument(0, "eps") is None:
         inside = (
             log.rebuilt("logit", case.source.code(log.operand)).removesuffix(")") + ", eps=1e-6)"
         )
@@ -40,7 +38,7 @@ def propose(case: Case) -> Iterator[Candidate]:
             title,
             Tier.GUARD,
         )
-    elif log.name in ("entr", "xlogy"):
+    elif known.domain is not None and known.domain.high == math.inf:
         yield from _floored(case, case.source, log)
     elif log.name == "ctc_loss" and log.argument(9, "zero_infinity") is None:
         text = case.source.code(log.node).removesuffix(")").rstrip(", \n") + ", zero_infinity=True)"
@@ -195,13 +193,14 @@ def _again(source: Source, call: Fn) -> str:
 def _floored(case: Case, source: Source, log: Fn) -> Iterator[Candidate]:
     """Guards: the argument is kept above the singular point."""
     operand, argument = case.culprit, log.operand
-    if log.name == "xlogy" and log.rest:
+    known = row(log.name)
+    if known.place and log.rest:
         argument = log.rest[0].value
     if log.name == "log" and is_count(operand):
         bound, title = "1", "count at least 1 before taking the logarithm"
-    elif log.name == "log1p":
-        bound = f"-1 + {margin(case.dtype)}"
-        title = f"keep the argument of {source.quoted(log.node, '`log1p`')} above -1"
+    elif known.domain is not None and known.domain.low:
+        bound = f"{known.domain.low:g} + {margin(case.dtype)}"
+        title = f"keep the argument of {source.quoted(log.node, f'`{log.name}`')} above {known.domain.low:g}"
     else:
         bound = floor(case.dtype)
         title = f"keep the argument of {source.quoted(log.node, f'`{log.name}`')} above 0"
@@ -209,7 +208,12 @@ def _floored(case: Case, source: Source, log: Fn) -> Iterator[Candidate]:
     if again is not None:
         yield from case.change(again, "clamp_argument", title, Tier.GUARD)
         return
-    if log.name != "log1p" and operand is not None and (operand.value or 0) < 0:
+    if (
+        known.domain is not None
+        and not known.domain.low
+        and operand is not None
+        and (operand.value or 0) < 0
+    ):
         everywhere = _constrained(source, log, argument, "1e-3")
         if everywhere is not None:
             title = "keep this value positive wherever the function uses it"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from whynan.ops.table import failing, reading
 from whynan.repair.calls import binary, call_of, fn, is_infinity, made_by, one_minus
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
@@ -13,9 +14,8 @@ from whynan.repair.rewrites.amounts import unused
 from whynan.repair.source import Expression, Source
 
 MASKED = ("all_masked_softmax", "inf_minus_inf", "zero_times_inf", "inf_over_inf")
-ELEMENTWISE = frozenset(
-    {"abs", "square", "log", "exp", "sqrt", "neg", "float", "double", "sigmoid"}
-)
+ELEMENTWISE = reading("elementwise")  # as many values as before
+SOFTMAXES = failing("all_masked_softmax") & reading("row", "reduction")
 FINITE = "mask with the smallest finite number, so that a row of nothing else stays defined"
 
 
@@ -68,7 +68,7 @@ def _guarded_padding(case: Case, source: Source, node: Expression) -> Iterator[C
 def _scores(source: Source, node: Expression) -> Expression | None:
     """What the softmax is taken of."""
     call = fn(source, node)
-    if call is not None and call.name in ("softmax", "log_softmax", "logsumexp", "cross_entropy"):
+    if call is not None and (call.name in SOFTMAXES or call.name == "cross_entropy"):
         return call.operand
     if isinstance(node, cst.Call) and node.args:  # a distribution, a method of the user's
         named = [a.value for a in node.args if a.keyword and a.keyword.value == "logits"]

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from whynan.ops.matrices import DEFINITE, INVERTIBLE
+from whynan.ops.table import spelled
 from whynan.repair.calls import Fn, binary, fn, number_of
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.source import Expression, Source
 
-RIDGED = ("solve", "inv", "inverse", "inv_ex", "cholesky", "cholesky_ex", "slogdet", "logdet")
+RIDGED = spelled(lambda op: op.domain in (INVERTIBLE, DEFINITE) and "fix" not in (op.lacks or ()))
 LARGER = ("1e-4", "1e-3")  # beyond what rounding does to a matrix of float32 numbers
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from whynan.ops.table import row
 from whynan.repair.calls import Fn, binary, call_of, fn, number_of
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
@@ -18,7 +19,7 @@ def propose(case: Case) -> Iterator[Candidate]:
     if source is None or case.mechanism not in ("gradient_singularity", "sqrt_negative"):
         return
     root = fn(source, case.node)
-    if root is None or root.name not in ("sqrt", "rsqrt"):
+    if root is None or "sqrt_negative" not in row(root.name).fails:
         return
     if case.mechanism == "gradient_singularity" and root.name == "sqrt":
         yield from _norm(case, source, root)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from whynan.ops.table import that
 from whynan.repair.calls import number_of
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
@@ -17,7 +18,7 @@ OPTIMIZERS = frozenset(
      "ASGD", "Rprop"}
 )  # fmt: skip
 # An update squares the gradient: that overflows whatever the rate.
-SQUARES = frozenset({"addcmul", "norm", "linalg_vector_norm", "pow", "_fused_adam", "_fused_adamw"})
+SQUARES = that("squares")
 BLOW = 1e3  # times the gradients before it
 TRAINABLE = ("overflow", "log_nonpositive", "invalid_domain", "sqrt_negative")
 

@@ -7,41 +7,11 @@ from typing import Any
 
 import torch
 
+from whynan.ops.op import Op, Reads
+from whynan.ops.table import NOTHING_KNOWN, kernel, row
 from whynan.seam.members import kernel_of, names_of, schema_of, schemas_of
 from whynan.seam.private import has_kernel
 
-ALLOCATORS = frozenset(
-    {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"}
-)
-# The value of these comes from an argument, not from arithmetic.
-FILLS = frozenset(
-    {
-        "full", "full_like", "new_full", "fill", "scalar_tensor", "masked_fill", "constant_pad_nd",
-        "index_fill", "fill_diagonal", "value_selecting_reduction_backward",
-    }
-)  # fmt: skip
-# They hand their values on unchanged: pointwise for the walk, never an origin by themselves.
-COPIES = frozenset(
-    {"clone", "copy", "_to_copy", "lift_fresh", "lift", "contiguous", "lift_fresh_copy"}
-)
-# In-place operations that do not read what they overwrite.
-OVERWRITES = frozenset(
-    {"copy", "fill", "zero", "set", "uniform", "normal", "bernoulli", "exponential", "random",
-     "log_normal", "cauchy", "geometric"}
-)  # fmt: skip
-# They cannot make a non-finite value out of finite ones: nothing to look for in their results.
-FAITHFUL = frozenset(
-    {
-        "zeros", "zeros_like", "new_zeros", "zero", "ones", "ones_like", "new_ones", "clone", "stack",
-        "cat", "relu", "threshold_backward", "select_backward", "slice_backward", "index_select",
-        "gather", "embedding", "neg", "maximum", "minimum", "sigmoid", "tanh", "sin", "cos",
-        "max_pool2d_with_indices", "repeat", "flip", "roll", "tril", "triu", "_softmax",
-    }
-)  # fmt: skip
-# Views whose derivative is such a view again: nothing is ever computed at their nodes.
-TURNS = frozenset({"t", "transpose", "permute", "unsqueeze", "squeeze"})
-# Values come in from outside: torch.tensor and from_numpy, or torch.load giving a storage.
-ENTRIES = frozenset({"lift_fresh", "lift", "set", "from_file", "from_blob"})
 # Written without the schema saying so (torch 2.13), and only in training.
 _STATISTICS = ("running_mean", "running_var")
 HIDDEN_WRITES = {
@@ -49,10 +19,6 @@ HIDDEN_WRITES = {
     "cudnn_batch_norm": _STATISTICS,
     "miopen_batch_norm": _STATISTICS,
 }
-# They change how a tensor is looked at, and no value.
-RESHAPES = frozenset(
-    {"squeeze_", "unsqueeze_", "t_", "transpose_", "swapaxes_", "swapdims_", "detach_"}
-)
 # Done once more, they disturb nobody; others may count their calls, or talk to the other ranks.
 REPEATABLE = frozenset({"aten", "prims"})
 IGNORED_NAMESPACES = frozenset({"profiler", "prim", "profiler_", "c10d_internal"})
@@ -63,9 +29,8 @@ class OpInfo:
 
     __slots__ = (
         "allocates", "arg_names", "base", "call", "composite", "entry", "faithful", "func", "makes_no_node",
-        "mutates", "name", "namespace", "overwrites", "pointwise", "quiet", "random", "reads_out", "turns",
-        "view",
-        "write_args", "write_kwargs",
+        "mutates", "name", "namespace", "overwrites", "quiet", "random", "reads", "reads_out", "row", "turns",
+        "view", "write_args", "write_kwargs",
     )  # fmt: skip
 
     def __init__(self, func: Any, *, training: bool = True) -> None:
@@ -81,10 +46,12 @@ class OpInfo:
         self.name = f"{func.namespace}.{name}.{overload}"
         self.base: str = name.rstrip("_")
         tags = getattr(func, "tags", ())
-        self.pointwise = torch.Tag.pointwise in tags or self.base in COPIES
+        self.row: Op = row(self.base) if func.namespace == "aten" else NOTHING_KNOWN
+        does = self.row.does
+        self.reads: Reads = _reads(self, torch.Tag.pointwise in tags)
         self.random = torch.Tag.nondeterministic_seeded in tags
-        self.allocates = self.namespace == "aten" and self.base in ALLOCATORS
-        self.entry = self.base in ENTRIES
+        self.allocates = "allocates" in does
+        self.entry = "enters" in does
         self.reads_out = self.base == "_local_scalar_dense"
         self.arg_names = [a.name for a in schema.arguments]
         written = [
@@ -95,21 +62,23 @@ class OpInfo:
             self.write_args += tuple(self.arg_names.index(n) for n in HIDDEN_WRITES[self.base])
             self.quiet = OpInfo(func, training=False)
         self.write_kwargs = tuple(a.name for _, a in written if a.kwarg_only)
-        self.overwrites = bool(self.write_args) and self.base in OVERWRITES
+        self.overwrites = bool(self.write_args) and "overwrites" in does
         returns = schema.returns
         aliases = [r.alias_info for r in returns]
-        self.view = name in RESHAPES or (
+        reshapes = name.endswith("_") and self.row.reads == "view"  # no value is written
+        self.view = reshapes or (
             bool(aliases)
             and not self.entry
             and all(a is not None and not a.is_write for a in aliases)
         )
-        self.turns = self.view and self.base in TURNS
+        self.turns = self.view and "turns" in does
         self.mutates = bool(self.write_args or self.write_kwargs)
         self.makes_no_node = func.namespace in IGNORED_NAMESPACES or (
             self.view and self.base == "detach"
         )
         self.composite = func.namespace == "aten" and _is_composite(func.name())
-        self.faithful = self.namespace == "aten" and self.base in FAITHFUL and not self.write_kwargs
+        moves = self.reads == "move" and self.row is NOTHING_KNOWN  # a derivative of a view
+        self.faithful = ("faithful" in does or moves) and not self.write_kwargs
 
     def _higher_order(self, name: str) -> None:
         """`torch.cond` and its like: functions among the arguments, one opaque operation."""
@@ -119,8 +88,17 @@ class OpInfo:
         self.write_args, self.write_kwargs = (), ()
         self.allocates = self.entry = self.reads_out = self.overwrites = self.faithful = False
         self.composite = False
-        self.pointwise = self.view = self.turns = self.makes_no_node = self.mutates = False
+        self.row, self.reads = NOTHING_KNOWN, "unknown"
+        self.view = self.turns = self.makes_no_node = self.mutates = False
         self.random = True  # never recomputed
+
+
+def _reads(info: OpInfo, is_pointwise: bool) -> Reads:
+    """What hands its values on is elementwise for the walk back, whatever torch says of it."""
+    found: Reads = kernel(info.base)[1] if info.namespace == "aten" else "unknown"
+    if found in ("lists", "where"):
+        return found
+    return "elementwise" if is_pointwise or "copies" in info.row.does else found
 
 
 def _is_composite(name: str) -> bool:

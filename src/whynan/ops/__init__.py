@@ -1,0 +1,1 @@
+"""What whynan knows of an operation, written once."""
