@@ -25,7 +25,8 @@ from torch import nn
 
 from whynan.run.blocks import Silent
 from whynan.watching.history import FIRST
-from whynan.watching.watch import Plan, Watch
+from whynan.watching.plan import Plan
+from whynan.watching.watch import Watch
 
 DOC = Path(__file__).parent.parent / "docs" / "overhead.md"
 BLOCK = 0.1  # seconds

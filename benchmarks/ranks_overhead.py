@@ -107,7 +107,7 @@ class Driver:
 
 def worker(kind: str) -> None:
     from whynan.ranks.lockstep import Lockstep
-    from whynan.watching.watch import Plan
+    from whynan.watching.plan import Plan
 
     torch.set_num_threads(1)
     lockstep = Lockstep(Plan(live_steps=0), Driver())

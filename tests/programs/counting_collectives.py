@@ -13,10 +13,11 @@ from torch.distributed import distributed_c10d
 from whynan.cli import main
 from whynan.ranks.job import Job
 from whynan.ranks.lockstep import Lockstep
+from whynan.run.findings import Findings
 from whynan.run.run import Run
 from whynan.seam.quiet import Quiet
 
-OWN = [(Quiet, "__call__"), (Run, "_end"), (Run, "keep_step"), (Lockstep, "conclude")]
+OWN = [(Quiet, "__call__"), (Run, "_end"), (Findings, "keep_step"), (Lockstep, "conclude")]
 votes = 0
 
 

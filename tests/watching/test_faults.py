@@ -64,7 +64,7 @@ def train(steps: int = 6) -> list[float]:
 def test_an_error_in_the_guard_ends_the_guard_not_the_training(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from whynan.watching import guard, watch
+    from whynan.watching import guard, plan
 
     expected = train()
 
@@ -72,7 +72,7 @@ def test_an_error_in_the_guard_ends_the_guard_not_the_training(
         raise RuntimeError("a bug in whynan")
 
     monkeypatch.setattr(guard, "norms", broken)
-    monkeypatch.setattr(watch, "LIVE_STEPS", 0)
+    monkeypatch.setattr(plan, "LIVE_STEPS", 0)
     with whynan.watch():
         assert train() == expected
     assert "a bug in whynan" in capsys.readouterr().err

@@ -19,7 +19,8 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 import whynan
 from whynan.run.blocks import Silent
 from whynan.watching.history import History
-from whynan.watching.watch import Plan, Watch
+from whynan.watching.plan import Plan
+from whynan.watching.watch import Watch
 
 OWNERS: list[tuple[Any, str]] = [
     (torch.optim.Optimizer, "__init__"), (torch.optim.SGD, "step"), (torch.optim.Adam, "step"),
@@ -150,7 +151,7 @@ def test_a_long_run_keeps_some_of_its_past_and_all_of_its_end() -> None:
             history.sample(step, optimizer, [])
             history.measure_update(step)
         history.gradients([1.0])
-        history.row(step, [0.5], 0.1, None)
+        history.row(step, 0.5, 0.1, None)
     rows = history.with_layers(history.rows())
     steps = [row.step for row in rows]
     assert steps == sorted(set(steps))

@@ -12,7 +12,6 @@ from whynan.errors import StopRun, UsageError
 from whynan.model import Diagnosis
 from whynan.recording import Recording
 from whynan.run.blocks import traced
-from whynan.run.children import optimizers_so_far
 from whynan.source.quotes import quoted
 
 FIRST = "# %%whynan"  # what a traced cell is compiled with instead of its magic
@@ -35,6 +34,8 @@ def run_cell(shell: Any, line: str, cell: str) -> Diagnosis:
         raise UsageError(f"%%whynan {policy}: expected `stop`, `warn` or nothing")
     run = _compile(shell, cell)
     block = traced(stops=policy == "stop")
+    from whynan.watching.optimizers import optimizers_so_far
+
     block.start(optimizers=optimizers_so_far())
     error: BaseException | None = None
     try:

@@ -134,11 +134,11 @@ def run(
     if save_batch is not None and code == 3:
         _tell_batch(save_batch, started)
     if originals is not None and diagnosis is not None:
-        with watched.libraries.in_use():
+        with watched.findings.libraries.in_use():
             from whynan.repair.fixing import FixOptions, repair
 
             repair(program, diagnosis, FixOptions(json=json, told=True), originals)
-    elif fix and code == 3 and watched.lockstep is None:
+    elif fix and code == 3 and watched.findings.lockstep is None:
         voice.say("--fix is for programs of one process; nothing was tried")
     if code == 3:
         voice.let_go_of_broken_streams()

@@ -22,9 +22,10 @@ from whynan.seam.patches import Patches
 from whynan.seam.reading import local_of, readable
 from whynan.seam.stats import has_nonfinite
 from whynan.seam.training import Step
-from whynan.watching.phases import Guarding
-from whynan.watching.unseen import unseen
-from whynan.watching.watch import Plan, Watch
+from whynan.watching.guarding import Guarding
+from whynan.watching.plan import Plan
+from whynan.watching.signs import unseen
+from whynan.watching.watch import Watch
 
 ALONE_S = 5.0  # a rank that raised does not wait long: the others may be waiting for it
 CRASHED_S = 0.5  # there is nothing to report but that
@@ -46,8 +47,7 @@ class Lockstep:
     """Holds back what a rank finds until all ranks stand before the same update."""
 
     def __init__(self, plan: Plan, driver: Driver) -> None:
-        self.watch = Watch(plan, self)
-        self.watch.ranks = self
+        self.watch = Watch(replace(plan, together=True), self)
         self.job = Job(self.watch.recorder, driver.say)
         self.how = "live"
         self._driver = driver
@@ -76,9 +76,6 @@ class Lockstep:
         self._fresh = True
 
     def unexplained(self, sign: Sign) -> None:
-        self.noticed(sign)
-
-    def noticed(self, sign: Sign) -> None:
         self._seen = self._seen or sign
         self._loss_was_bad |= any(v - v != 0 for v in self.watch.guard.local.values)
         self._fresh = True
@@ -109,12 +106,12 @@ class Lockstep:
             if not own:
                 return decision
             return self._conclude(decision)
-        harmed, blocked = job.vote(own or self._replays, blocked, watch.step)
+        harmed, blocked = job.vote(own or self._replays, blocked, watch.progress.step)
         if not harmed:
             return decision
         if not blocked and watch.plan.policy == "stop" and isinstance(watch.phase, Guarding):
             self._replays = True
-            watch.phase.replay(self._seen)
+            watch.replay(self._seen)
             return "cancel"
         self._agreed = True
         return self._conclude(decision)
@@ -132,7 +129,7 @@ class Lockstep:
         name = None if error is None else f"{type(error).__name__}: {error}".splitlines()[0][:160]
         return Statement(
             rank=self.job.rank,
-            step=self.watch.step,
+            step=self.watch.progress.step,
             evidence=with_sent(evidence, self.job.exchanges.sent),
             loss_was_bad=self._loss_was_bad,
             exchange=self._exchange(),
@@ -213,7 +210,7 @@ class Lockstep:
         job = self.job
         if job.replicas:
             return "the all-reduce of DistributedDataParallel"
-        for optimizer in self.watch.optimizers:
+        for optimizer in self.watch.progress.optimizers:
             if any(local_of(p) is not p for g in optimizer.param_groups for p in g["params"]):
                 return "the reduce-scatter of fully_shard"
         return job.exchanges.last

@@ -18,12 +18,15 @@ from whynan.errors import AnomalyFound, StopRun, UsageError, WhynanError
 from whynan.harm.ledger import SHOWS_NONFINITE
 from whynan.model import Diagnosis, Evidence
 from whynan.recording import Recording
+from whynan.run.outputs import fill_capsule
 from whynan.seam.supported import need_torch
 
 if TYPE_CHECKING:
     from whynan.harm.ledger import Sign
     from whynan.report.live_board import LiveBoard
-    from whynan.watching.watch import How, Policy, Watch
+    from whynan.watching.plan import Policy
+    from whynan.watching.told import How
+    from whynan.watching.watch import Watch
 
 MAX_ITEMS = 1000  # of a collection, that are looked at
 NOT_REPEATED = "the step could not be repeated in place"
@@ -51,7 +54,8 @@ class Silent:
 def traced(*, stops: bool = False) -> Watch:
     """Everything is recorded, from the start to the end of a block."""
     need_torch()
-    from whynan.watching.watch import Plan, Watch
+    from whynan.watching.plan import Plan
+    from whynan.watching.watch import Watch
 
     return Watch(Plan(live_steps=sys.maxsize, always_live=True), Silent(stops=stops))
 
@@ -127,7 +131,8 @@ class _Block:
     def __init__(
         self, policy: Policy, capsule: Path | None, tell: Callable[[Diagnosis], None] | None
     ) -> None:
-        from whynan.watching.watch import LIVE_STEPS, Plan, Watch
+        from whynan.watching.plan import LIVE_STEPS, Plan
+        from whynan.watching.watch import Watch
 
         self.result = Watching()
         self.watch = Watch(Plan(policy=policy, live_steps=LIVE_STEPS), self)
@@ -138,7 +143,7 @@ class _Block:
         self._conclude(self._recorded(evidence), how)
 
     def unexplained(self, sign: Sign) -> None:
-        from whynan.watching.unseen import unseen
+        from whynan.watching.signs import unseen
 
         evidence = unseen(sign, NOT_REPEATED)
         self._conclude(replace(self._recorded(evidence), evidence=(evidence,)), "no")
@@ -164,7 +169,7 @@ class _Block:
         if self.board is not None:
             self.board.report(found)
         if first and self._capsule is not None:
-            _keep(self._capsule, self.watch, recording.of(found))
+            fill_capsule(self._capsule, self.watch, sys.argv, lambda: recording.of(found))
         if self._policy == "stop":
             raise StopRun
         self._hand_over(replace(found, anomalies=found.anomalies[-1:]))
@@ -213,7 +218,7 @@ def watch(
         board = LayersOf(block.watch, models)
         block.board = LiveBoard(writer, board.spreads, board.rows)
     if not known and model is not None:
-        from whynan.run.children import optimizers_of
+        from whynan.watching.optimizers import optimizers_of
 
         known = optimizers_of(models)
     elif not known:
@@ -232,7 +237,7 @@ def watch(
         block.failed(own)
     if block.board is not None:
         block.board.flush()
-    block.result.skipped = list(block.watch.skipped)
+    block.result.skipped = list(block.watch.told.skipped)
     # A bare `except:` in the loop may have kept the request to stop from coming here.
     is_over = isinstance(error, StopRun) or (error is None and on_anomaly == "stop")
     if is_over and block.result.diagnosis is not None:
@@ -243,20 +248,9 @@ def watch(
 
 def _optimizers_so_far() -> list[Any]:
     """Those that exist; not while other threads may be making one."""
-    from whynan.run.children import optimizers_so_far
+    from whynan.watching.optimizers import optimizers_so_far
 
     return optimizers_so_far() if threading.active_count() == 1 else []
-
-
-def _keep(folder: Path, watch: Watch, recording: Recording) -> None:
-    """What repeats the first bad step elsewhere."""
-    from whynan.watching import capsule
-
-    try:
-        capsule.write(folder, watch, sys.argv)
-        recording.save(folder / "recording.json")
-    except Exception as error:
-        voice.say(f"could not write the capsule {folder}: {error}")
 
 
 def _listed(value: Any) -> list[Any]:

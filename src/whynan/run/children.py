@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # Their processes prepare data or run errands: a DataLoader's workers, pools, managers.
 NOT_THE_USERS = {"torch", "multiprocessing", "concurrent", "joblib", "loky"}
+# Words to the process that started one: it came to harm, has written the report of its job, or used
+# torch unwatched and has said so.
 HARM, TOLD, ABSENT = "harm", "told", "absent"
 
 
@@ -42,8 +44,8 @@ class Watched:
 
         if self.take_off is not None:
             self.take_off()
-        run, results = Run(self.program, self.options), []
-        code = run.attend(lambda: results.append(self.target(*args, **kwargs)), self.folder)
+        run, results = Run(self.program, self.options, self.folder), []
+        code = run.attend(lambda: results.append(self.target(*args, **kwargs)))
         if code:
             raise SystemExit(code)
         if run.error is not None:
@@ -115,31 +117,18 @@ class Children:
                 if not process.daemon:
                     process.join()
 
-    @property
-    def harmed(self) -> bool:
-        return self._has(HARM)
-
-    @property
-    def told(self) -> bool:
-        """Whether one of them has written the report of its job."""
-        return self._has(TOLD)
-
-    @property
-    def absent(self) -> bool:
-        """Whether one of them used torch unwatched, and has said so."""
-        return self._has(ABSENT)
+    def have_left(self, word: str) -> bool:
+        """Whether one of them has left this word."""
+        return self._folder is not None and (self._folder / word).exists()
 
     def explain(self, error: BaseException | None) -> bool:
         """Whether this error only says that a process left because of the harm."""
-        return type(error).__name__ == "ProcessExitedException" and self.harmed
+        return type(error).__name__ == "ProcessExitedException" and self.have_left(HARM)
 
     def close(self) -> None:
         self._patches.restore()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
-
-    def _has(self, word: str) -> bool:
-        return self._folder is not None and (self._folder / word).exists()
 
 
 def leave_word(folder: Path, *words: str) -> None:
@@ -186,28 +175,3 @@ def when_joining(start: Callable[[], None]) -> Callable[[], None]:
     for space, name in places:
         space[name] = join
     return restore
-
-
-def optimizers_of(models: list[Any]) -> list[Any]:
-    """Those that hold a parameter of these models, found by who refers to whom: going through all
-    objects could get hold of one that another thread is still making."""
-    import torch
-
-    def holders(objects: list[Any], kind: type) -> list[Any]:
-        return [o for o in gc.get_referrers(*objects) if type(o) is kind] if objects else []
-
-    lists = holders([p for model in models for p in model.parameters()], list)
-    groups = [g for g in holders(lists, dict) if g.get("params") is not None]
-    owners = gc.get_referrers(*found) if (found := holders(groups, list)) else []
-    spaces = [o for o in owners if type(o) is dict]
-    owners += gc.get_referrers(*spaces) if spaces else []
-    optimizers = [o for o in owners if issubclass(type(o), torch.optim.Optimizer)]
-    return list({id(o): o for o in optimizers}.values())
-
-
-def optimizers_so_far() -> list[Any]:
-    """Those that were made before the watch began."""
-    import torch
-
-    # The type is asked, not the object: some of torch's warn when they are looked at.
-    return [o for o in gc.get_objects() if issubclass(type(o), torch.optim.Optimizer)]

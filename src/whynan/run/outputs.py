@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from whynan import voice
 from whynan.errors import UsageError
 from whynan.model import Diagnosis
 from whynan.recording import Recording
@@ -46,11 +47,9 @@ class RunOptions:
 class Outputs:
     """What the options ask for. A file that cannot be written costs a line, not the run."""
 
-    def __init__(self, options: RunOptions, say: Callable[[str], None]) -> None:
+    def __init__(self, options: RunOptions) -> None:
         self.options = options
-        self._say = say
         self._board: LiveBoard | None = None
-        self._capsule_is_full = False
 
     def check(self) -> None:
         """Before hours of training: can all of it be written at the end?"""
@@ -106,36 +105,32 @@ class Outputs:
         reports = {"json_report": options.json, "html": options.html, "tensorboard": events}
         for name, path in reports.items():
             if path is not None:
-                self._write(path, partial(_write, name, diagnosis, path))
+                _write(path, partial(_report, name, diagnosis, path))
         if (path := options.recording) is not None:
-            self._write(path, lambda: recording.of(diagnosis).save(path))
-
-    def fill_capsule(
-        self, watch: Watch, command: list[str], rank: int | None, recording: Callable[[], Recording]
-    ) -> None:
-        """The first harm's step, so that it can be repeated on another machine."""
-        folder = self.options.capsule
-        if folder is None or self._capsule_is_full:
-            return
-        if rank is not None:
-            folder = folder / f"rank-{rank}"
-        self._capsule_is_full = True
-
-        def fill() -> None:
-            from whynan.watching import capsule
-
-            capsule.write(folder, watch, command)
-            recording().save(folder / "recording.json")
-
-        self._write(f"the capsule {folder}", fill)
-
-    def _write(self, what: object, write: Callable[[], None]) -> None:
-        """One for itself: a full disk, a missing library or a fault of ours takes no other along."""
-        try:
-            write()
-        except Exception as error:
-            self._say(f"could not write {what}: {error}")
+            _write(path, lambda: recording.of(diagnosis).save(path))
 
 
-def _write(name: str, diagnosis: Diagnosis, path: Path) -> None:
+def fill_capsule(
+    folder: Path, watch: Watch, command: list[str], recording: Callable[[], Recording]
+) -> None:
+    """What repeats the step elsewhere, and what was recorded of it."""
+
+    def fill() -> None:
+        from whynan.watching import capsule
+
+        capsule.write(folder, watch, command)
+        recording().save(folder / "recording.json")
+
+    _write(f"the capsule {folder}", fill)
+
+
+def _write(what: object, write: Callable[[], None]) -> None:
+    """One for itself: a full disk, a missing library or a fault of ours takes no other along."""
+    try:
+        write()
+    except Exception as error:
+        voice.say(f"could not write {what}: {error}")
+
+
+def _report(name: str, diagnosis: Diagnosis, path: Path) -> None:
     import_module(f"whynan.report.{name}").write(diagnosis, path)

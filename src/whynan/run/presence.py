@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from whynan import voice
 from whynan.errors import StopRun
 from whynan.run.after_import import AfterImport
 from whynan.seam.supported import is_whole, loaded_torch, refusal
@@ -22,13 +23,8 @@ class Presence:
     that torch's code has run after that.
     """
 
-    def __init__(
-        self,
-        start: Callable[[bool], None],
-        begin_again: Callable[[], None],
-        say: Callable[[str], None],
-    ) -> None:
-        self._start, self._begin_again, self._say = start, begin_again, say
+    def __init__(self, start: Callable[[bool], None], begin_again: Callable[[], None]) -> None:
+        self._start, self._begin_again = start, begin_again
         self._hook = AfterImport("torch", self._torch_has_come, self._torch_is_broken)
         self._has_begun = False
         self.is_refused = False
@@ -75,7 +71,7 @@ class Presence:
             self._start(late)
             return
         if not self.is_refused:
-            self._say(reason)
+            voice.say(reason)
         self.is_refused = True
         # The import fails; a thread of the program's ends, and nothing is printed for it.
         in_main = threading.current_thread() is threading.main_thread()

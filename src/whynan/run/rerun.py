@@ -19,6 +19,7 @@ from whynan.recording import Recording, load
 
 if TYPE_CHECKING:
     from whynan.harm.ledger import Sign
+    from whynan.run.outputs import RunOptions
 
 STEPS_BEFORE = 2
 STEPS_AFTER = 2
@@ -50,17 +51,31 @@ class Again:
     why: str = ""
 
 
-def look_again(
-    command: Command, sign: Sign, save_batch: Path | None, say: Callable[[str], None]
-) -> Again:
-    """Run a program again, to record the harm that was seen in it."""
-    from whynan.watching.phases import is_conclusive
+def look_elsewhere(sign: Sign, command: Command, options: RunOptions) -> Again:
+    """At harm that was seen in a program, in another run of it, where the options allow that."""
+    if options.mode == "guard":
+        why = "--mode guard only looks; run again without it to have the step recorded"
+        return Again(why=why)
+    if options.on_anomaly != "stop":
+        return Again(
+            why="the step could not be repeated in place; with --on-anomaly stop the script "
+            "is run again to record it"
+        )
+    try:
+        return _look_again(command, sign, options.save_batch)
+    except Exception as error:
+        return Again(why=f"the script could not be run again: {error!r}")
 
-    say(f"{sign.subject} at step {sign.step} went bad; running the script again to see it happen")
+
+def _look_again(command: Command, sign: Sign, save_batch: Path | None) -> Again:
+    from whynan.watching.signs import is_conclusive
+
+    where = f"{sign.subject} at step {sign.step}"
+    voice.say(f"{where} went bad; running the script again to see it happen")
     again = Again()
     for step in (sign.step, None):
         try:
-            recording, why = run_again(command, step, save_batch, say)
+            recording, why = _run_again(command, step, save_batch)
         except KeyboardInterrupt:
             return replace(again, why="the second run was interrupted")
         again = replace(again, why=why)
@@ -73,8 +88,8 @@ def look_again(
     return again
 
 
-def run_again(
-    command: Command, step: int | None, save_batch: Path | None, say: Callable[[str], None]
+def _run_again(
+    command: Command, step: int | None, save_batch: Path | None
 ) -> tuple[Recording | None, str]:
     """What a recorded second run shows, and why when it shows nothing.
 
@@ -90,7 +105,7 @@ def run_again(
             options += ["--max-steps", str(step + 1 + STEPS_AFTER)]
         errors = Path(folder) / "stderr"
         with errors.open("wb") as stream:
-            code = _run(command, options, stream, _shown(step, say))
+            code = _run(command, options, stream, _shown(step))
         if not path.exists():
             return None, f"the second run ended with code {code} and left no recording"
         try:
@@ -158,12 +173,12 @@ def _follow(
             next_s, first = passed_s + (QUIET_S if voice.is_on_terminal() else 60.0), False
 
 
-def _shown(step: int | None, say: Callable[[str], None]) -> Callable[[int, float, bool], None]:
+def _shown(step: int | None) -> Callable[[int, float, bool], None]:
     of = f" of {step}" if step else ""
 
     def show(done: int, passed_s: float, first: bool) -> None:
         if not first or voice.is_on_terminal():
-            say(f"second run: step {done}{of}, {passed_s:.0f} s")
+            voice.say(f"second run: step {done}{of}, {passed_s:.0f} s")
 
     return show
 

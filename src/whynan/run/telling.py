@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from whynan import voice
 from whynan.diagnosis.engine import diagnose
@@ -14,18 +12,15 @@ from whynan.recording import Recording
 from whynan.run.outputs import Outputs, RunOptions
 from whynan.run.program import Program
 
-if TYPE_CHECKING:
-    from whynan.watching.watch import Watch
-
 
 class Telling:
     """`recording` is what is known so far."""
 
-    def __init__(self, program: Program, options: RunOptions, say: Callable[[str], None]) -> None:
+    def __init__(self, program: Program, options: RunOptions) -> None:
         self.recording = Recording()
         self.reproduced = "live"
         self.is_silent = False  # another rank tells the story
-        self.outputs = Outputs(options, say)
+        self.outputs = Outputs(options)
         self._program = program
         self._options = options
         self._shown = 0
@@ -69,10 +64,3 @@ class Telling:
             voice.say(f"nothing could be written: {error!r}")
             return
         self.outputs.write(diagnosis, self.recording, is_last=is_last)
-
-    def fill_capsule(self, watch: Watch | None, rank: int | None) -> None:
-        if watch is not None:
-            command = [self._program.target, *self._program.args]
-            self.outputs.fill_capsule(
-                watch, command, rank, lambda: self.recording.of(self.diagnosis("anomaly"))
-            )

@@ -34,13 +34,13 @@ def write(folder: Path, watch: Watch, program: list[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     names = dict(_names(watch))
     tensors: dict[str, torch.Tensor] = {}
-    optimizers = list(watch.optimizers)
+    optimizers = list(watch.progress.optimizers)
     settings = []
     for number, optimizer in enumerate(optimizers):
         settings.append(_optimizer(optimizer, f"optimizer.{number}", names, tensors))
     for parameter, name in names.items():
         tensors.setdefault(name, parameter)
-    tensors |= {f"buffer.{name}": value for name, value in watch.rewind.buffers.saved().items()}
+    tensors |= {f"buffer.{name}": value for name, value in watch.rewind.buffers.at_start().items()}
     given = watch.rewind.batches.given
     batches = [_described(b.item, f"batch.{i}", tensors) for i, b in enumerate(given)]
     states = given[0].after if given else watch.rewind.start_states
@@ -57,7 +57,7 @@ def write(folder: Path, watch: Watch, program: list[str]) -> None:
     manifest = {
         "schema": SCHEMA,
         "program": program,
-        "step": watch.step,
+        "step": watch.progress.step,
         "optimizers": settings,
         "batches": batches,
         "random": random,

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.utils.weak import TensorWeakRef
 
 from whynan.harm.ledger import Sign
 from whynan.model import Sink
@@ -25,19 +24,18 @@ from whynan.seam.optimizers import (
 from whynan.seam.private import stored_values
 from whynan.seam.reading import PLAIN, readable
 from whynan.seam.sites import Frames, capture
-from whynan.seam.stats import ORDINARY, has_nonfinite, is_only_below, norms, number
-from whynan.seam.tensors import bad_values, saved_tensors, tensors_in
+from whynan.seam.stats import ORDINARY, has_nonfinite, norms, number
+from whynan.seam.tensors import bad_values
 from whynan.seam.training import Step
 from whynan.watching.buffers import Buffers
 from whynan.watching.history import History
+from whynan.watching.outside import IsWritten, Outside
 
 # Zero gradients under a loss like this one are the work of an overflow, not of a perfect fit.
 LARGE_LOSS = 1e15
 MAX_LOSSES = 64
-MAX_NODES = 20_000
 _Tensor, _strided = torch.Tensor, torch.strided
 _FLOATING = frozenset(kind for kind in ORDINARY if kind.is_floating_point)
-IsWritten = Callable[[torch.Tensor], bool]
 
 
 @dataclass(slots=True)
@@ -65,13 +63,13 @@ class Guard:
     def __init__(self, buffers: Buffers, history: History) -> None:
         self.buffers = buffers
         self.history = history
+        self.outside = Outside()
         self.local = _PerThread()
         self._is_safe = False  # the update of this step cannot overflow
         self._is_spoilt = False  # a running variance is non-finite
         # Parameters that held an infinity before their first update: a class that is ruled out.
         self._infinite: dict[int, weakref.ref[torch.Tensor]] = {}
         self._begun: weakref.WeakSet[Optimizer] = weakref.WeakSet()
-        self._leaves: list[TensorWeakRef] = []  # that a bad loss was differentiated for
 
     def begin_step(self) -> None:
         """A step begins: what was collected belongs to the one before."""
@@ -201,7 +199,8 @@ class Guard:
         return []
 
     def note_row(self, step: Step, at: int, scale: float | None) -> None:
-        self.history.row(at, self.local.values, learning_rate(step.optimizer), scale)
+        values = self.local.values
+        self.history.row(at, values[-1] if values else None, learning_rate(step.optimizer), scale)
 
     def _is_infinite_from_the_start(self, parameter: torch.Tensor) -> bool:
         known = self._infinite.get(id(parameter))
@@ -214,52 +213,6 @@ class Guard:
             _sign("parameter", "a parameter", at, None) for p in found if bad_values(p) is not None
         ]
         return bad, any(p.grad is not None and bad_values(p.grad) is not None for p in found)
-
-    # ---- updates written by hand ------------------------------------------------------------
-
-    def remember_leaves(self, roots: Any) -> bool:
-        """What a bad loss was differentiated for; whether their gradients are non-finite."""
-        leaves = [leaf for root in roots for leaf in _leaves(root)]
-        self._leaves = [TensorWeakRef(leaf) for leaf in leaves]
-        return any(leaf.grad is not None and bad_values(leaf.grad) is not None for leaf in leaves)
-
-    def spoilt_leaf(self, step: int) -> list[Sign] | None:
-        """Whether one of those went bad since; None: there are none."""
-        if not self._leaves:
-            return None
-        leaves = [leaf for weak in self._leaves if (leaf := weak()) is not None]
-        self._leaves = []
-        bad = [leaf for leaf in leaves if bad_values(leaf) is not None]
-        return [_sign("parameter", "a leaf tensor", step, None) for _ in bad[:1]]
-
-    # ---- what the program gets out ------------------------------------------------------------
-
-    def output(self, module: Any, output: Any, step: int) -> Sign | None:
-        """What is bad in what an outermost module returned while no gradient was asked for."""
-        subject = f"output of {type(module).__name__}"
-        for values in map(bad_values, tensors_in(output)):
-            if values is not None and not is_only_below(values):
-                value = math.nan if bool(values.isnan().any()) else math.inf
-                return _sign("output", subject, step, None, value)
-        return None
-
-    def saved(self, obj: Any, step: int, frames: Frames | None) -> Sign | None:
-        found = map(bad_values, saved_tensors(obj))
-        if any(bool(values.isnan().any()) for values in found if values is not None):
-            return _sign("observed", "saved tensor", step, frames, math.nan)
-        return None
-
-
-def bad_read(tensor: Any, value: Any) -> float | None:
-    """What is non-finite in a value that was read out of a tensor."""
-    if isinstance(value, float):
-        return value if value - value != 0 else None
-    if isinstance(value, str) and "nan" not in value and "inf" not in value:
-        return None
-    values = None if isinstance(value, (bool, int)) else bad_values(tensor)
-    if values is None:
-        return None
-    return math.nan if bool(values.isnan().any()) else math.inf
 
 
 def _sign(
@@ -317,20 +270,3 @@ def _gradient_name(optimizer: Optimizer, which: int) -> str:
         if p.grad is not None and readable(p.grad) is not None
     ]
     return f"gradient of {named[which] if which < len(named) else 'a parameter'}"
-
-
-def _leaves(root: Any) -> list[torch.Tensor]:
-    """What a loss was differentiated for."""
-    pending = [root.grad_fn] if isinstance(root, torch.Tensor) and root.grad_fn is not None else []
-    seen: set[Any] = set(pending)
-    found = []
-    while pending and len(seen) < MAX_NODES:
-        node = pending.pop()
-        variable = getattr(node, "variable", None)
-        if isinstance(variable, torch.Tensor):
-            found.append(variable)
-        for before, _ in node.next_functions:
-            if before is not None and before not in seen:
-                seen.add(before)
-                pending.append(before)
-    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Generic, TypeVar
 
@@ -109,14 +109,7 @@ class History:
         self._norms = norms
         self.total = math.hypot(*norms)
 
-    def row(
-        self,
-        step: int,
-        losses: Sequence[float],
-        lr: float | None,
-        scale: float | None,
-    ) -> None:
-        loss = losses[-1] if losses else None
+    def row(self, step: int, loss: float | None, lr: float | None, scale: float | None) -> None:
         largest, total = (max(self._norms), self.total) if self._norms else (None, None)
         if len(self._rows) == HISTORY_ROWS and self.is_sampled(self._rows[0][0]):
             self._older.add(self._rows[0][0], self._rows[0])

@@ -107,7 +107,7 @@ class LayersOf:
 
     def spreads(self) -> Iterator[LayerSpread]:
         roots = self._models or self._watch.recorder.names.roots()
-        return spreads(roots, self._watch.optimizers)
+        return spreads(roots, self._watch.progress.optimizers)
 
     def rows(self) -> tuple[HistoryRow, ...]:
         return self._watch.recording().history

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
-from whynan.seam.loading import Fetch
 from whynan.seam.patches import Patches
 from whynan.seam.randomness import Randomness, Saved
 from whynan.seam.schedules import Schedules
-from whynan.watching.batches import Again, Batches
+from whynan.watching.batches import Batches
 from whynan.watching.buffers import Buffers
 
 
 class Rewind:
-    """Knows what a step started from; hears of loaders and buffers all the time."""
+    """Knows what a step started from; its buffers and batches hear of it all the time."""
 
     def __init__(self) -> None:
         self.buffers = Buffers()
@@ -28,26 +25,32 @@ class Rewind:
         self.randomness.install(patches)
         patches.on_restore(self.schedules.go_on)
 
-    def buffers_made(self, module: torch.nn.Module) -> None:
-        self.buffers.buffers_made(module)
-
     def optimizer_made(self, optimizer: Any) -> None:
         """The model exists, nothing has run: the first step's start."""
         if self.start_states is None:
             self.buffers.save()
             self.start_states = self.randomness.save()
 
-    def fetch_begins(self, fetch: Fetch) -> Again | None:
-        return self.batches.fetch_begins(fetch)
-
-    def fetch_ends(self, fetch: Fetch) -> None:
-        self.batches.fetch_ends(fetch)
-
     def save(self) -> None:
         """What the next step starts from."""
         self.buffers.save()
         if not self.batches.ever:
             self.start_states = self.randomness.save()
+
+    def save_at_border(self) -> None:
+        """A step is over, and the next one begins here, unless a loader gives it a batch."""
+        if not self.batches.ever:
+            self.save()
+
+    def save_at_fetch(self) -> None:
+        """It begins with its first batch, after all that follows an update: averages, evaluation."""
+        if not self.batches.given:
+            self.save()
+
+    def step_left_out(self) -> None:
+        """The scaler skipped this step: the next one begins with batches of its own."""
+        self.batches.begin_step()
+        self.save_at_border()
 
     def begin_step(self) -> None:
         self.schedules.go_on()

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import weakref
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from types import FrameType
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 
 from whynan.errors import StopRun
 from whynan.harm.ledger import Ledger, Sign
-from whynan.model import Evidence
 from whynan.record.recorder import Recorder
-from whynan.record.slicing import Harm
 from whynan.recording import Recording
 from whynan.seam.events import Decision, Events
 from whynan.seam.loading import Fetch
@@ -28,59 +22,24 @@ from whynan.seam.reading import readable
 from whynan.seam.training import Step
 from whynan.seam.values import know_safetensors
 from whynan.watching.guard import Guard
+from whynan.watching.guarding import Guarding
 from whynan.watching.history import History
-from whynan.watching.phases import Done, Guarding, Live, Phase
+from whynan.watching.live import Live
+from whynan.watching.phases import Done, Phase
+from whynan.watching.plan import Plan
+from whynan.watching.progress import Progress
+from whynan.watching.replaying import Replaying
 from whynan.watching.rewind import Rewind
-
-Policy = Literal["stop", "skip", "warn"]
-How = Literal["live", "rewind"]
-LIVE_STEPS = 5  # recorded as they happen: most scripts fail early, and it is cheap
-MAX_SUSPECTS = 8  # steps that are recorded because of something odd in the one before
-SKIPS_IN_A_ROW = 8
-COLLAPSED_SCALE = 256.0  # eight halvings of torch's own starting scale
+from whynan.watching.told import Teller, Told
 
 
-class Teller(Protocol):
-    """Who is told; either of the first two may raise to leave the program."""
+def _of_phase(event: str) -> Callable[..., Any]:
+    """An event that is the business of the phase alone."""
 
-    def found(self, evidence: Evidence, how: How) -> None: ...
-    def unexplained(self, sign: Sign) -> None: ...
-    def stepped(self, step: int) -> None: ...
-    def failed(self, error: BaseException) -> None: ...
+    def hear(watch: Watch, *args: Any) -> Any:
+        return getattr(watch.phase, event)(*args)
 
-
-class Ranks(Protocol):
-    """Several processes that decide together, right after each has looked."""
-
-    def noticed(self, sign: Sign) -> None: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """How to watch."""
-
-    policy: Policy = "stop"
-    traces: bool = True  # False: detect only
-    live_steps: int = LIVE_STEPS
-    armed_from: int | None = None  # the step that another run is known to fail at
-    always_live: bool = False  # record everything, and never go quiet
-    save_batch: Path | None = None  # where the first failing batch is kept
-
-
-class Scaling:
-    """What GradScaler does: a skipped step is normal, a scale that collapses is harm."""
-
-    def __init__(self) -> None:
-        self.in_use = False
-        self.skips = 0
-        self.scale: float | None = None
-
-    def stepped(self, scaler: Any, taken: bool) -> bool:
-        """Whether the scale has collapsed."""
-        self.skips = 0 if taken else self.skips + 1
-        if self.scale is None or self.skips:
-            self.scale = float(scaler.get_scale())
-        return self.skips >= SKIPS_IN_A_ROW and self.scale <= COLLAPSED_SCALE
+    return hear
 
 
 class Watch:
@@ -88,29 +47,15 @@ class Watch:
 
     def __init__(self, plan: Plan, teller: Teller) -> None:
         self.plan = plan
-        self.traces = plan.traces  # until the recorder fails
-        self.teller = teller
-        self.ranks: Ranks | None = None
         self.quiet = Quiet(self._failed)
         self.events = Events(self.quiet)
         self.ledger = Ledger()
-        self.history = History()
         self.rewind = Rewind()
-        self.guard = Guard(self.rewind.buffers, self.history)
-        self.recorder = Recorder(self, self.quiet, self.history)
+        self.guard = Guard(self.rewind.buffers, History())
+        self.recorder = Recorder(self, self.quiet, self.guard.history)
         self.recorder.batches.save_to = plan.save_batch
-        self.scaling = Scaling()
-        self.optimizers: weakref.WeakSet[Optimizer] = weakref.WeakSet()
-        self.step = 0
-        self.uses_optimizer = False
-        self.told: list[Evidence] = []
-        self.skipped: list[int] = []
-        self.later = 0  # harmful steps after the reported one
-        self.has_told = False
-        self.has_rested = False  # since then, values exist that nobody saw made
-        self.suspects: set[int] = set()  # steps to record because of something odd before
-        self.meant: set[Any] = set()  # places where an infinity was read that the program wrote
-        self.threads: set[int] = set()
+        self.progress = Progress(plan, self.recorder)
+        self.told = Told(teller, self.recorder)
         self.phase: Phase = Guarding(self)
         self._patches = Patches()
 
@@ -118,13 +63,14 @@ class Watch:
 
     def start(self, models: Sequence[Any] = (), optimizers: Sequence[Optimizer] = ()) -> None:
         """Models and optimizers that exist already may be given; later ones are found."""
-        for listener in (self.rewind, self.recorder, self):
+        rewind = self.rewind
+        for listener in (rewind, rewind.buffers, rewind.batches, self.recorder, self):
             self.events.listen(listener)
         self.events.install(self._patches)
-        self.rewind.install(self._patches)
+        rewind.install(self._patches)
         for model in models:
             self.recorder.names.know(model)
-            self.rewind.buffers.know(model)
+            rewind.buffers.know(model)
         for optimizer in optimizers:
             self.events.follow(optimizer)
         self.recorder.tracer.will_train = False  # of what was set up before, nothing follows here
@@ -140,7 +86,7 @@ class Watch:
         """The program is over; `error` is what ended it. May tell what is still open."""
         phase, self.phase = self.phase, Done(self)
         try:
-            if not (isinstance(error, StopRun) and self.has_told):
+            if not (isinstance(error, StopRun) and self.told.has_begun):
                 self.quiet(phase.ends, None if isinstance(error, StopRun) else error)
         finally:
             self.abandon()
@@ -153,20 +99,55 @@ class Watch:
 
     def left_behind(self, names: Mapping[str, Any]) -> None:
         """What a block leaves in its variables is its result."""
-        self.quiet(lambda: self.phase.left_behind(names))
-
-    def request_stop(self) -> None:
-        """Every thread leaves the program at its next operation."""
-        self.recorder.tracer.stopping = True
+        self.quiet(self.phase.left_behind, names)
 
     def recording(self) -> Recording:
         """What was seen so far."""
+        history = self.guard.history
         return Recording(
-            evidence=tuple(self.told),
-            steps=max(self.step, self.recorder.tracer.step),
-            history=self.history.with_layers(self.history.rows()),
+            evidence=tuple(self.told.evidence),
+            steps=max(self.progress.step, self.recorder.tracer.step),
+            history=history.with_layers(history.rows()),
             torch_version=torch.__version__,
             notes=self.recorder.troubles(),
+        )
+
+    # ---- from one phase to another -----------------------------------------------------
+
+    def go_live(self) -> Live:
+        live = self.phase = Live(self)
+        self._record()
+        return live
+
+    def go_quiet(self) -> None:
+        self.progress.has_rested = True
+        self.phase = Guarding(self)
+        self.recorder.rest()
+
+    def replay(self, sign: Sign | None) -> None:
+        """Back to the start of the step; the loop itself will do it once more, recorded."""
+        replaying = Replaying(self, sign)
+        self.rewind.back()
+        self.forget_step()
+        self.phase = replaying
+        self._record()
+
+    def _record(self) -> None:
+        progress = self.progress
+        self.recorder.resume(progress.step, uses_optimizer=progress.uses_optimizer)
+
+    def can_rewind(self, sign: Sign) -> bool:
+        skips = self.plan.policy == "skip"
+        return (
+            self.progress.traces
+            and sign.sink in ("loss", "gradient")
+            and (skips or not self.told.has_begun)
+            and self.progress.is_in_main_thread_alone()
+            and self.quiet.local.depth <= 1
+            and self.progress.uses_optimizer
+            and self.rewind.is_possible()
+            # a loop's own batches are not known, so none can be left out
+            and (self.rewind.batches.ever or not skips)
         )
 
     def _failed(self, error: BaseException) -> bool:
@@ -181,9 +162,9 @@ class Watch:
     def recorder_failed(self, error: BaseException) -> None:
         """From here on the guard looks alone."""
         tracer, phase = self.recorder.tracer, self.phase
-        self.traces = tracer.active = False
+        self.progress.traces = tracer.active = False
         tracer.broken = f"{type(error).__name__}: {error}"
-        self.teller.failed(error)
+        self.told.teller.failed(error)
         if not isinstance(phase, (Guarding, Done)):
             self.phase = Guarding(self)
             self.quiet.then(self.recorder.put_away)
@@ -192,15 +173,12 @@ class Watch:
     # ---- what the program does --------------------------------------------------------
 
     def optimizer_made(self, optimizer: Optimizer) -> None:
-        self.uses_optimizer = True
-        self.optimizers.add(optimizer)
-        self.phase.optimizer_made()
+        self.progress.uses_optimizer = True
+        self.progress.optimizers.add(optimizer)
+        self.phase.optimizer_made(optimizer)
 
-    def backward_begins(self, roots: Any, frame: FrameType) -> None:
-        self.phase.backward_begins(roots, frame)
-
-    def backward_ends(self, roots: Any) -> None:
-        self.phase.backward_ends(roots)
+    backward_begins = _of_phase("backward_begins")
+    backward_ends = _of_phase("backward_ends")
 
     def gradients_dropped(self, optimizer: Optimizer) -> None:
         self.guard.drop_losses()
@@ -212,20 +190,20 @@ class Watch:
             self.guard.local.clipped.append(values)
 
     def loss_scaled(self) -> None:
-        self.scaling.in_use = True
+        self.progress.scaling.in_use = True
 
     def scaler_stepped(self, scaler: Any, step: Step, taken: bool) -> None:
-        if self.scaling.stepped(scaler, taken):
+        scaling = self.progress.scaling
+        if scaling.stepped(scaler, taken):
             self.phase.scale_collapsed(step)
-        if self.scaling.skips:  # what was collected for it counts for nothing
-            self.ledger.step_left_out()
-            self.guard.begin_step()
+        if scaling.skips:
+            self.forget_step()
             self.phase.step_left_out()
 
     def step_begins(self, step: Step) -> Decision:
-        self.uses_optimizer = True
-        self.threads.add(threading.get_ident())
-        if self.history.is_sampled(self.step):
+        self.progress.uses_optimizer = True
+        self.progress.threads.add(threading.get_ident())
+        if self.guard.history.is_sampled(self.progress.step):
             self.sample(step)
         try:
             return self.phase.step_begins(step)
@@ -238,139 +216,57 @@ class Watch:
     def sample(self, step: Step) -> None:
         """For the plots, without which harm can still be seen and told."""
         with contextlib.suppress(Exception):
-            self.history.sample(self.step, step.optimizer, self.recorder.names.roots())
+            roots = self.recorder.names.roots()
+            self.guard.history.sample(self.progress.step, step.optimizer, roots)
 
-    def step_left(self, step: Step) -> None:
-        self.phase.step_left()
+    step_left = _of_phase("step_left")
 
     def step_ends(self, step: Step) -> None:
-        if self.history.is_measuring:
-            self.history.measure_update(self.step)
+        if self.guard.history.is_measuring:
+            self.guard.history.measure_update(self.progress.step)
         self.phase.step_ends(step)
 
     def step_is_over(self) -> None:
         """Count it, and begin the next one."""
-        self.step += 1
+        self.progress.step += 1
         self.guard.begin_step()
         self.rewind.begin_step()
         self.phase.settle()
-        self.teller.stepped(self.step)
+        self.told.teller.stepped(self.progress.step)
+
+    def forget_step(self) -> None:
+        """It is not made: what was collected for it counts for nothing."""
+        self.guard.begin_step()
+        self.ledger.step_left_out()
+
+    def drop(self) -> None:
+        """As if the batch had never been there."""
+        self.told.skipped.append(self.progress.step)
+        self.rewind.drop()
+        self.forget_step()
 
     def fetch_begins(self, fetch: Fetch) -> None:
         self.rewind.schedules.go_on()
         self.phase.fetch_begins()
 
-    def value_read(self, tensor: torch.Tensor, value: Any, how: str, frame: FrameType) -> None:
-        self.phase.value_read(tensor, value, how, frame)
-
-    def text_shown(self, text: str, frame: FrameType) -> None:
-        self.phase.text_shown(text, frame)
-
-    def saved(self, obj: Any, frame: FrameType) -> None:
-        self.phase.saved(obj, frame)
-
-    def array_saved(self, bad: bool, frame: FrameType) -> None:
-        self.phase.array_saved(bad, frame)
-
-    def model_called(self, module: Any) -> None:
-        self.phase.unit_is_over()
-
-    def model_returned(self, module: Any, output: Any) -> None:
-        self.phase.model_returned(module, output)
+    value_read = _of_phase("value_read")
+    text_shown = _of_phase("text_shown")
+    saved = _of_phase("saved")
+    array_saved = _of_phase("array_saved")
+    model_called = _of_phase("model_called")
+    model_returned = _of_phase("model_returned")
+    cast_begins = _of_phase("cast_begins")
+    compiled = _of_phase("compiled")
 
     def gradients_return(self) -> None:
         self.quiet.then(self.recorder.leave)
 
-    def cast_begins(self, module: Any) -> None:
-        self.phase.cast_begins()
-
-    def cast_ends(self, module: Any) -> None:
-        self.phase.cast_ends()
-
-    def compiled(self) -> None:
-        self.phase.compiled()
-
     # ---- what the recorder sees ---------------------------------------------------------
 
-    def leaves_updated(self, spoilt: list[Harm]) -> None:
-        self.phase.leaves_updated(spoilt)
-
-    def output_returned(self, module: Any, bad: list[Harm]) -> None:
-        self.phase.output_returned(module, bad)
+    leaves_updated = _of_phase("leaves_updated")
+    output_returned = _of_phase("output_returned")
+    operations_are_many = _of_phase("operations_are_many")
 
     def outputs_cleaned(self, models: list[int]) -> None:
         for model in models:
             self.ledger.output_cleaned(model)
-
-    def operations_are_many(self) -> None:
-        self.phase.operations_are_many()
-
-    # ---- what follows from harm -----------------------------------------------------------
-
-    def is_live(self, step: int) -> bool:
-        """Whether this step is to be recorded as it happens."""
-        plan = self.plan
-        if not self.traces:
-            return False
-        if plan.armed_from is not None and step >= plan.armed_from:
-            return True
-        if self.recorder.has_compiled and not plan.always_live:
-            return False  # recording would run it eagerly: other results
-        if step in self.suspects:
-            return True
-        return step < plan.live_steps or (plan.live_steps > 0 and _is_power_of_ten(step))
-
-    def suspect(self) -> None:
-        """Something odd, which only a recording can judge: record the next step."""
-        if len(self.suspects) < MAX_SUSPECTS:
-            self.suspects.add(self.step + 1)
-
-    def tell(self, evidence: Evidence, how: How) -> None:
-        """Harm whose origin was seen."""
-        if not self.told:
-            evidence = self.recorder.complete(evidence)
-        self.has_told = True
-        self.told.append(evidence)
-        try:
-            self.teller.found(evidence, how)
-        except StopRun:
-            self.request_stop()
-            raise
-
-    def tell_unexplained(self, sign: Sign) -> None:
-        """Harm whose origin was not seen; after a report, it is what that one told of."""
-        if not self.has_told:
-            self.has_told = True
-            try:
-                self.teller.unexplained(sign)
-            except StopRun:
-                self.request_stop()
-                raise
-
-    def can_rewind(self, sign: Sign) -> bool:
-        me = threading.get_ident()
-        return (
-            self.traces
-            and sign.sink in ("loss", "gradient")
-            and not (self.has_told and self.plan.policy != "skip")
-            and me == threading.main_thread().ident
-            and self.threads <= {me}
-            and self.quiet.local.depth <= 1
-            and self.uses_optimizer
-            and self.rewind.is_possible()
-            # a loop's own batches are not known, so none can be left out
-            and (self.rewind.batches.ever or self.plan.policy != "skip")
-        )
-
-    def drop(self) -> None:
-        """As if the batch had never been there."""
-        self.skipped.append(self.step)
-        self.rewind.drop()
-        self.guard.begin_step()
-        self.ledger.step_left_out()
-
-
-def _is_power_of_ten(step: int) -> bool:
-    while step > 1 and step % 10 == 0:
-        step //= 10
-    return step == 1

@@ -1,0 +1,110 @@
+"""How a watch comes about: when torch is imported, when a process joins a job, once more."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from whynan.ranks import launched
+from whynan.run.children import when_joining
+from whynan.run.findings import Findings
+from whynan.run.presence import SECOND_TIME, Presence, forget_torch, leave_in_silence
+from whynan.seam.patches import Patches
+
+
+class Beginning:
+    """Puts the watch on, and what there is of it off again where that fails."""
+
+    def __init__(self, findings: Findings, *, is_started: bool) -> None:
+        self.presence = Presence(self._torch_has_come, self._begin_again)
+        self.is_rank = launched() or is_started
+        self._findings = findings
+        self._is_started = is_started  # by a program that is watched: in a process of its own
+        self._patches = Patches()
+
+    def end(self) -> None:
+        self._patches.restore()
+
+    def take_off(self) -> None:
+        """In a forked process, which has hooks and a recorder of its own."""
+        if self._findings.watch is not None:
+            self._findings.watch.abandon()
+        self._findings.numpy.stop()
+
+    def _torch_has_come(self, late: bool) -> None:
+        """Called right after the program imported torch, or later if that went unseen."""
+        with self._or_unwatched():
+            if self._is_started:
+                self._patches.on_restore(when_joining(self._join_job))
+            else:
+                self._start(late)
+
+    def _join_job(self) -> None:
+        with self._or_unwatched():
+            self._findings.numpy.start()
+            self._start(late=True)
+
+    def _begin_again(self) -> None:
+        """Torch's code has run a second time: its types are new objects, so all that knows the old
+        ones is made anew. Several ranks cannot, as they have joined already."""
+        findings, watch = self._findings, self._findings.watch
+        if watch is None:
+            return
+        if self.is_rank:
+            self.presence.lost(SECOND_TIME)
+            return
+        findings.keep()
+        with self._or_unwatched():
+            watch.abandon()
+            findings.watch = None
+            forget_torch()
+            self._start(late=True)
+
+    def _start(self, late: bool) -> None:
+        from whynan.seam.values import SAFETENSORS, is_being_imported
+        from whynan.watching.optimizers import optimizers_so_far
+        from whynan.watching.plan import LIVE_STEPS, Plan
+        from whynan.watching.watch import Watch
+
+        findings, options = self._findings, self._findings.options
+        live = LIVE_STEPS if options.live_steps is None else options.live_steps
+        always = options.mode == "trace" and options.trace_from is None
+        plan = Plan(
+            policy=options.on_anomaly,
+            traces=options.mode != "guard",
+            live_steps=sys.maxsize if always else live,
+            armed_from=options.trace_from,
+            always_live=always,
+            save_batch=options.save_batch,
+        )
+        if self.is_rank:
+            from whynan.ranks.lockstep import Lockstep
+
+            findings.lockstep = Lockstep(plan, findings)
+            watch = findings.lockstep.watch
+        else:
+            watch = Watch(plan, findings)
+        findings.watch = watch
+        watch.start(optimizers=optimizers_so_far() if late else [])
+        if findings.lockstep is not None:
+            findings.lockstep.start()
+        if threading.current_thread() is not threading.main_thread():
+            self._patches.wrap(threading, "excepthook", leave_in_silence)
+            watch.recorder.start_in_main_thread_too()
+        findings.telling.outputs.open_board(watch)
+        if is_being_imported(SAFETENSORS):
+            self.presence.after(SAFETENSORS, watch.know_safetensors)
+
+    @contextmanager
+    def _or_unwatched(self) -> Iterator[None]:
+        """Half a watch is none: what there is of it is taken off."""
+        try:
+            yield
+        except Exception as error:
+            self.presence.lost(f"whynan failed with {error!r}")
+            watch, self._findings.watch = self._findings.watch, None
+            self._findings.failed(error)
+            if watch is not None:
+                watch.abandon()

@@ -1,0 +1,193 @@
+"""The phase in which the recorder is off: a cheap look at each step."""
+
+from __future__ import annotations
+
+from functools import partial
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from whynan.harm.ledger import Sign
+from whynan.seam.events import Decision
+from whynan.seam.optimizers import Optimizer
+from whynan.seam.sites import capture
+from whynan.seam.training import Step
+from whynan.watching.outside import place_of
+from whynan.watching.phases import Phase
+from whynan.watching.signs import LOSS_SCALE, complaint, exit_code
+
+if TYPE_CHECKING:
+    from whynan.watching.watch import Watch
+
+
+class Guarding(Phase):
+    """Looks, and asks for a recording where that is not enough."""
+
+    def __init__(self, watch: Watch) -> None:
+        super().__init__(watch)
+        self._bad_outputs: dict[int, int] = {}
+
+    # ---- training -----------------------------------------------------------------------
+
+    def optimizer_made(self, optimizer: Optimizer) -> None:
+        """After a long setup, training begins: its first steps are recorded."""
+        if self.watch.progress.has_rested and not self.watch.progress.step:
+            self.settle()
+
+    def backward_begins(self, roots: Any, frame: FrameType) -> None:
+        self.watch.guard.note_loss(roots)
+
+    def backward_ends(self, roots: Any) -> None:
+        """Without an optimizer, a step is a backward pass."""
+        watch, guard, progress = self.watch, self.watch.guard, self.watch.progress
+        guard.note_gradients(progress.optimizers)
+        if progress.uses_optimizer or watch.quiet.local.depth:
+            return
+        self._look_at_leaves()
+        losses = guard.bad_losses(progress.step, None)
+        if losses:
+            watch.ledger.backward_begins(losses)
+            watch.ledger.backward_ends(spoilt=guard.outside.remember_leaves(roots))
+        progress.step = max(progress.step + 1, watch.recorder.tracer.step)
+        guard.begin_step()
+
+    def _look_at_leaves(self) -> None:
+        spoilt = self.watch.guard.outside.spoilt_leaf(self.watch.progress.step)
+        if spoilt is not None:
+            self._harm(self.watch.ledger.updated_by_hand(spoilt), None)
+
+    def step_begins(self, step: Step) -> Decision:
+        watch, guard, at = self.watch, self.watch.guard, self.watch.progress.step
+        if watch.progress.waits:
+            return "go"
+        look = guard.before(step, at)
+        losses = guard.bad_losses(at, capture(step.frame))
+        watch.ledger.backward_begins([] if watch.progress.scaling.in_use else losses)
+        counted = watch.ledger.step_begins(look.gradients, look.norms)
+        counted = counted or watch.ledger.state_spoilt(look.buffers)
+        if counted:
+            watch.sample(step)
+            return self._harm(counted, step)
+        if look.is_hidden:
+            watch.progress.suspect()
+        if look.is_large and watch.progress.may_go_live:
+            live = watch.go_live()
+            live.take_over(guard.local.values)
+            watch.quiet.then(partial(watch.quiet, live.step_begins, step))
+        return "go"
+
+    def step_ends(self, step: Step) -> None:
+        watch, at = self.watch, self.watch.progress.step
+        if not watch.progress.waits:
+            watch.guard.note_row(step, at, watch.progress.scaling.scale)
+            state = watch.guard.after(step, at, watch.recorder.slicer.is_written)
+            self._harm(watch.ledger.step_ends(state), None)
+        watch.step_is_over()
+
+    def step_left_out(self) -> None:
+        self.watch.rewind.step_left_out()
+
+    def scale_collapsed(self, step: Step) -> None:
+        at, frames = self.watch.progress.step, capture(step.frame)
+        sign = Sign(sink="gradient", subject=LOSS_SCALE, step=at, proof=frames)
+        self._harm(self.watch.ledger.scale_collapsed(sign), None)
+
+    def settle(self) -> None:
+        if self.watch.progress.is_live():
+            self.watch.go_live()
+        else:
+            self.watch.rewind.save_at_border()
+
+    def fetch_begins(self) -> None:
+        self.watch.rewind.save_at_fetch()
+
+    # ---- harm -----------------------------------------------------------------------------
+
+    def _harm(self, counted: list[Sign], step: Step | None) -> Decision:
+        watch, told, policy = self.watch, self.watch.told, self.watch.plan.policy
+        if not counted:
+            return "go"
+        sign = counted[0]
+        if told.has_begun and (policy == "warn" or sign.sink == "parameter"):
+            told.later += policy == "warn"
+            return "go"  # said already, and a parameter is too late to skip
+        if watch.plan.together:
+            told.teller.unexplained(sign)
+            return "go"
+        inside = step is None and watch.quiet.local.depth  # the update cannot be left out
+        if not inside and watch.can_rewind(sign):
+            try:
+                watch.replay(sign)
+                return "cancel"
+            except Exception as error:  # the harm is told all the same
+                watch.rewind.stop()
+                watch.recorder_failed(error)
+        told.unexplained(sign)
+        if policy != "skip" or step is None:
+            return "go"
+        watch.drop()
+        return "cancel"
+
+    # ---- what the program gets out ------------------------------------------------------------
+
+    def value_read(self, tensor: torch.Tensor, value: Any, how: str, frame: FrameType) -> None:
+        watch, is_written = self.watch, self.watch.recorder.slicer.is_written
+        sign = watch.guard.outside.read(tensor, value, frame, watch.progress.step, is_written)
+        if sign is not None:
+            watch.ledger.read(place_of(frame), sign)
+
+    def saved(self, obj: Any, frame: FrameType) -> None:
+        watch = self.watch
+        sign = watch.guard.outside.saved(obj, frame, watch.progress.step)
+        watch.ledger.saved(place_of(frame), sign)
+
+    def model_returned(self, module: Any, output: Any) -> None:
+        """What the program does next with a bad output tells whether it deals with it: record that.
+        Of a module whose outputs it deals with, again and again, only some are followed."""
+        watch = self.watch
+        sign = watch.guard.outside.returned(module, output, watch.progress.step)
+        watch.ledger.model_returned(id(module), sign)
+        if sign is None or not watch.progress.may_go_live:
+            return
+        times = self._bad_outputs[id(module)] = self._bad_outputs.get(id(module), 0) + 1
+        if times & (times - 1) == 0 and not watch.told.has_begun:
+            watch.go_live().follow(module, output)
+
+    def cast_begins(self, module: Any) -> None:
+        """A weight that does not fit becomes infinite: record what is made of it."""
+        if self.watch.progress.may_go_live:
+            self.watch.go_live()
+
+    def compiled(self) -> None:
+        if self.watch.plan.armed_from is None:
+            self.watch.recorder.has_compiled = True
+
+    # ---- the end ------------------------------------------------------------------------------
+
+    def ends(self, error: BaseException | None) -> None:
+        watch, at = self.watch, self.watch.progress.step
+        if watch.progress.waits:
+            return
+        self._look_at_leaves()
+        losses = watch.guard.bad_losses(at, None)
+        if losses and not watch.progress.scaling.in_use:  # that nobody stepped with
+            watch.ledger.backward_begins(losses)
+            state, spoilt = watch.guard.left_bad(list(watch.progress.optimizers), at)
+            watch.ledger.backward_ends(spoilt=spoilt)
+            for sign in watch.ledger.state_spoilt(state) if state else ():
+                watch.told.unexplained(sign)
+        code = exit_code(error)
+        if code is None and error is not None:
+            complained = complaint(error, at)
+            counted = watch.ledger.raised(complained, complained is not None)
+        else:
+            counted = watch.ledger.exits(code or 0)
+            if not code:  # whether an infinity that nobody saw made was meant cannot be told
+                counted = [s for s in counted if s.sink == "loss" or _is_nan(s.value)]
+        for sign in counted[:1]:
+            watch.told.unexplained(sign)
+
+
+def _is_nan(value: float | None) -> bool:
+    return value is not None and value != value

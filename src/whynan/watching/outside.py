@@ -1,0 +1,105 @@
+"""The cheap look outside an optimizer's step: what the program takes out, what it updates by hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+from torch.utils.weak import TensorWeakRef
+
+from whynan.harm.ledger import Sign
+from whynan.seam.sites import capture
+from whynan.seam.stats import is_only_below
+from whynan.seam.tensors import bad_values, saved_tensors, tensors_in
+
+MAX_NODES = 20_000
+Place = tuple[CodeType, int]
+IsWritten = Callable[[torch.Tensor], bool]  # by the program itself, which means it
+
+
+class Outside:
+    """Looks; what it means is decided elsewhere."""
+
+    def __init__(self) -> None:
+        self.meant: set[Place] = set()  # where an infinity was read that the program wrote
+        self._leaves: list[TensorWeakRef] = []  # that a bad loss was differentiated for
+
+    def read(
+        self, tensor: torch.Tensor, value: Any, frame: FrameType, step: int, is_written: IsWritten
+    ) -> Sign | None:
+        bad = _bad_read(tensor, value)
+        if bad is None:
+            return None
+        if not math.isnan(bad) and (place_of(frame) in self.meant or is_written(tensor)):
+            return None
+        subject = "value read out"
+        return Sign(sink="observed", subject=subject, step=step, value=bad, proof=capture(frame))
+
+    def saved(self, obj: Any, frame: FrameType, step: int) -> Sign | None:
+        found = map(bad_values, saved_tensors(obj))
+        if not any(bool(values.isnan().any()) for values in found if values is not None):
+            return None
+        nan, frames = math.nan, capture(frame)
+        return Sign(sink="observed", subject="saved tensor", step=step, value=nan, proof=frames)
+
+    def returned(self, module: Any, output: Any, step: int) -> Sign | None:
+        """By an outermost module, while no gradient was asked for."""
+        subject = f"output of {type(module).__name__}"
+        for values in map(bad_values, tensors_in(output)):
+            if values is not None and not is_only_below(values):
+                return Sign(sink="output", subject=subject, step=step, value=_worst(values))
+        return None
+
+    def remember_leaves(self, roots: Any) -> bool:
+        """What a bad loss was differentiated for; whether their gradients are non-finite."""
+        leaves = [leaf for root in roots for leaf in _leaves(root)]
+        self._leaves = [TensorWeakRef(leaf) for leaf in leaves]
+        return any(leaf.grad is not None and bad_values(leaf.grad) is not None for leaf in leaves)
+
+    def spoilt_leaf(self, step: int) -> list[Sign] | None:
+        """Whether one of those went bad since; None: there are none."""
+        if not self._leaves:
+            return None
+        leaves = [leaf for weak in self._leaves if (leaf := weak()) is not None]
+        self._leaves = []
+        bad = [leaf for leaf in leaves if bad_values(leaf) is not None]
+        return [Sign(sink="parameter", subject="a leaf tensor", step=step) for _ in bad[:1]]
+
+
+def place_of(frame: FrameType) -> Place:
+    """One instruction of the program."""
+    return frame.f_code, frame.f_lasti
+
+
+def _bad_read(tensor: Any, value: Any) -> float | None:
+    """What is non-finite in a value that was read out of a tensor."""
+    if isinstance(value, float):
+        return value if value - value != 0 else None
+    if isinstance(value, str) and "nan" not in value and "inf" not in value:
+        return None
+    values = None if isinstance(value, (bool, int)) else bad_values(tensor)
+    return None if values is None else _worst(values)
+
+
+def _worst(values: torch.Tensor) -> float:
+    return math.nan if bool(values.isnan().any()) else math.inf
+
+
+def _leaves(root: Any) -> list[torch.Tensor]:
+    """What a loss was differentiated for."""
+    pending = [root.grad_fn] if isinstance(root, torch.Tensor) and root.grad_fn is not None else []
+    seen: set[Any] = set(pending)
+    found = []
+    while pending and len(seen) < MAX_NODES:
+        node = pending.pop()
+        variable = getattr(node, "variable", None)
+        if isinstance(variable, torch.Tensor):
+            found.append(variable)
+        for before, _ in node.next_functions:
+            if before is not None and before not in seen:
+                seen.add(before)
+                pending.append(before)
+    return found

@@ -1,0 +1,68 @@
+"""Signs of harm, and the evidence behind them: what the guard, the recorder or an exception shows."""
+
+from __future__ import annotations
+
+from whynan.harm.ledger import Sign
+from whynan.model import Evidence
+from whynan.record import unseen as record
+from whynan.record.exceptions import complains, frames_of
+from whynan.record.freeze import FROM_LOADER
+from whynan.record.slicing import Harm
+from whynan.seam.sites import Frames
+
+LOSS_SCALE = "loss scale"
+
+
+def sign_of(harm: Harm, evidence: Evidence | None = None) -> Sign:
+    """What the recorder found, explained or not yet."""
+    return Sign(
+        sink=harm.sink, subject=harm.subject, step=harm.step, wrong=harm.known is not None,
+        value=evidence.sink_value if evidence is not None else None, proof=evidence or harm,
+    )  # fmt: skip
+
+
+def signs_of(harms: list[Harm]) -> list[Sign]:
+    return [sign_of(harm) for harm in harms]
+
+
+def complaint(error: BaseException, step: int) -> Sign | None:
+    """An exception, if it is about something non-finite."""
+    if not complains(error):
+        return None
+    subject = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    return Sign(sink="exception", subject=subject, step=step, proof=frames_of(error))
+
+
+def exit_code(error: BaseException | None) -> int | None:
+    """Of a program that ends itself; None: an exception ends it."""
+    if error is None:
+        return 0
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else int(error.code is not None)
+    return None
+
+
+def unseen(sign: Sign, why: str) -> Evidence:
+    """What is known of harm that only the guard saw, and why there is no more."""
+    frames = sign.proof if isinstance(sign.proof, Frames) else None
+    return record.unseen(
+        sign.sink, sign.subject, sign.step, value=sign.value, frames=frames, why=why
+    )
+
+
+def is_older(evidence: Evidence) -> bool:
+    """Whether the bad value was there when the recording began, and no loader gave it."""
+    origin = evidence.origin
+    return evidence.origin_kind == "entry" and origin.index < 0 and not _is_loaded(evidence)
+
+
+def is_conclusive(evidence: Evidence) -> bool:
+    """Whether the recording reached back far enough to see where it began."""
+    if evidence.origin_kind != "entry" or evidence.around.remade is not None:
+        return True
+    return _is_loaded(evidence)
+
+
+def _is_loaded(evidence: Evidence) -> bool:
+    inputs = evidence.origin.inputs
+    return bool(inputs) and inputs[0].source == FROM_LOADER
