@@ -92,7 +92,9 @@ def test_what_is_differentiated_is_not_called_the_loss(
     x = torch.tensor([0.0, 1.0], requires_grad=True)
     u = x.log() * 0
     slope = torch.autograd.grad(u, x, torch.ones_like(u))[0]
-    print(slope.sum().item())
+    with torch.no_grad():
+        x -= slope
+    (x * 1).sum()
     """
     told = tell(programs, tmp_path, program)
     assert told.headline.startswith("`u`, which is differentiated, is NaN because `log`")
@@ -105,6 +107,8 @@ def test_a_loss_that_is_differentiated_is_one(programs: ForkServer, tmp_path: Pa
     x = torch.tensor([0.0, 1.0], requires_grad=True)
     loss = (x.log() * 0).sum()
     slope = torch.autograd.grad(loss, x)[0]
-    print(slope.sum().item())
+    with torch.no_grad():
+        x -= slope
+    (x * 1).sum()
     """
     assert tell(programs, tmp_path, program).headline.startswith("loss is NaN because `log`")

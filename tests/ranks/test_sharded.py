@@ -43,6 +43,6 @@ def test_no_look_at_a_sharded_tensor_makes_the_ranks_talk(tmp_path: Path, mode: 
     assert_kept_to_itself(done)
     found = done.report["anomalies"]
     assert {a["rank"] for a in found} == {1}
-    if mode == "trace":  # `raises` is the same harm as another, at the end
+    if mode == "trace":  # what was printed, saved or returned before training went on is no harm
         lines = {a["location"]["line"] for a in found}
-        assert lines >= {line_of(way, EVERYWHERE) for way in WAYS if way != "raises"}
+        assert lines >= {line_of(way, EVERYWHERE) for way in ("copies", "clips")}

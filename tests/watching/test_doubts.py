@@ -52,7 +52,12 @@ def written(folder: Path, text: str) -> Path:
 @pytest.mark.parametrize(
     ("check", "sink"),
     [
-        ("if not math.isfinite(loss.item()): sys.exit(1)", "observed"),
+        ("if not math.isfinite(loss.item()): sys.exit(1)", "exception"),
+        ("if torch.isinf(loss): sys.exit(1)", "exception"),
+        (
+            "if not torch.isfinite(loss):\n        print('giving up')\n        sys.exit('no use')",
+            "exception",
+        ),
         ("if not loss.isfinite(): raise KeyError('bad loss')", "exception"),
     ],
 )

@@ -16,10 +16,12 @@ from whynan.model import Fetch, Sample
 from whynan.record.checks import Checks
 from whynan.record.storages import MAX_COPY, is_torchs
 from whynan.seam.loading import Fetch as Loaded
-from whynan.seam.members import workers_of
+from whynan.seam.members import dataset_of, workers_of
 from whynan.seam.private import has_storage, storage_id
 from whynan.seam.reading import can_be_read
 from whynan.seam.tensors import tensors_in
+
+MAX_BEHIND = 8
 
 
 class Batches:
@@ -34,6 +36,8 @@ class Batches:
         self.fetches = 0  # batches of all loaders
         self.workers = 0  # processes that the last batch came from
         self.iterator: Callable[[], Any] = lambda: None  # that gave it, while it lives
+        # Of batches that a worker made bad, by their number: the program may tell at its end.
+        self._behind: dict[int, tuple[Any, list[int] | None]] = {}
         self._is_ahead = False  # the last batch may be a later step's
         # Of such loaders: the storages of some batches, and the items each was made of.
         self._recent: deque[tuple[set[int], list[int] | None]] = deque(maxlen=8)
@@ -42,6 +46,17 @@ class Batches:
     def clear(self) -> None:
         self.inputs, self.indices = [], None
         self._recent.clear()
+
+    def keep_dataset(self) -> None:
+        """The one behind the last batch may be asked again, perhaps when its loop is over."""
+        iterator = self.iterator()
+        if iterator is not None and len(self._behind) < MAX_BEHIND:
+            self._behind.setdefault(self.fetches, (dataset_of(iterator), self.indices))
+
+    def behind(self, fetch: Fetch | None) -> tuple[Any, list[int] | None]:
+        """What can be asked for the items of a batch, and which they are."""
+        now = self.iterator(), self.indices
+        return now if fetch is None else self._behind.get(fetch.number, now)
 
     def last_fetch(self) -> Fetch | None:
         """Which batch of the run it was; the model must have been given as many samples."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import linecache
+import ast
 import re
 from collections.abc import Callable, Iterator
 from types import TracebackType
@@ -16,6 +16,7 @@ from whynan.record.tracer import Tracer
 from whynan.seam.reading import local_of
 from whynan.seam.sites import USER, Frames, kind_of_file
 from whynan.seam.tensors import tensors_in
+from whynan.source.trees import tree_of
 
 COMPLAINT = re.compile(
     r"\bnans?\b|\binfs?\b|\binfinit|non-?finite|not finite|isfinite|isnan|isinf"
@@ -52,7 +53,7 @@ def harm_of_exception(
         harm.record = None
         harm.tensors = _last_bad(tracer)
         return harm if harm.tensors else None
-    found = next((t for t in _local_tensors(error.__traceback__) if is_nonfinite(t)), None)
+    found = bad_local(error, is_nonfinite)
     if found is not None:
         harm.record = None
         harm.tensors = [local_of(found)]
@@ -60,13 +61,24 @@ def harm_of_exception(
     return None
 
 
+def bad_local(
+    error: BaseException, is_nonfinite: Callable[[torch.Tensor], bool]
+) -> torch.Tensor | None:
+    """The tensor that it must be about, in the variables of the frames that it left."""
+    return next((t for t in _local_tensors(error.__traceback__) if is_nonfinite(t)), None)
+
+
 def complains(error: BaseException) -> bool:
     """Whether an exception is about a non-finite value, or may be."""
-    if not isinstance(error, Exception):
+    if not isinstance(error, Exception) and not (isinstance(error, SystemExit) and error.code):
         return False
-    if COMPLAINT.search(_text(list(_chain(error)))):
-        return True
-    return bool(COMPLAINT.search(_condition(error)))
+    return says_so(error) or bool(COMPLAINT.search(f"{error} {_condition(error)}"))
+
+
+def says_so(error: BaseException) -> bool:
+    """Whether its own words are about a non-finite value; a program may end itself in any words."""
+    is_exit = isinstance(error, SystemExit)
+    return not is_exit and bool(COMPLAINT.search(_text(list(_chain(error)))))
 
 
 def _text(chain: list[BaseException]) -> str:
@@ -113,16 +125,18 @@ def frames_of(error: BaseException) -> Frames | None:
 
 
 def _condition(error: BaseException) -> str:
-    """What an `assert` asserts, or the `if` in front of a `raise` asks, as it stands there."""
+    """What an `assert` asserts, or the innermost `if` around a `raise` or an exit asks."""
     for trace in _tracebacks(error.__traceback__)[:1]:
-        file, number = trace.tb_frame.f_code.co_filename, trace.tb_lineno
-        line = linecache.getline(file, number).strip()
-        if isinstance(error, AssertionError) or ": raise " in line:
-            return line
-        above = linecache.getline(file, number - 1).strip()
-        if line.startswith("raise") and above.startswith(("if ", "elif ")):
-            return above
+        file, line = trace.tb_frame.f_code.co_filename, trace.tb_lineno
+        kinds = (ast.Assert, ast.If) if isinstance(error, AssertionError) else ast.If
+        around = [n for n in ast.walk(tree_of(file)) if isinstance(n, kinds) and _holds(n, line)]
+        if around:
+            return ast.unparse(max(around, key=lambda n: n.lineno).test)
     return ""
+
+
+def _holds(node: ast.Assert | ast.If, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or node.lineno)
 
 
 def _local_tensors(trace: TracebackType | None) -> Iterator[torch.Tensor]:

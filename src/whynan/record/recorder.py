@@ -63,6 +63,7 @@ class Watcher(Protocol):
     """Who is told of what only a recording shows."""
 
     def leaves_updated(self, spoilt: list[Harm]) -> None: ...
+    def average_spoilt(self, spoilt: list[Harm]) -> None: ...
     def outputs_cleaned(self, models: list[int]) -> None: ...
     def output_returned(self, module: Any, bad: list[Harm]) -> None: ...
     def operations_are_many(self) -> None: ...
@@ -222,6 +223,8 @@ class Recorder:
             evidence = look_around(evidence, self)
         except Exception as error:
             self._note(error)
+        if evidence.is_from_worker:
+            self.batches.keep_dataset()
         # What was seen of it first is most: its operands may have been overwritten since.
         known = self._origins.setdefault(evidence.origin.index, evidence.origin)
         if len(self._origins) > MAX_ORIGINS:
@@ -377,6 +380,16 @@ class Recorder:
         """A hand-written update is complete."""
         self.names.let_go()
         self.quiet(lambda: self._watcher.leaves_updated(self.losses.spoilt_leaves()))
+
+    def average_spoilt(self, parameters: Sequence[torch.Tensor]) -> None:
+        """A NaN was written into weights that no gradient reaches. An infinity may be meant there."""
+
+        def look() -> None:
+            bad = [("parameter outside the optimizer", p) for p in parameters if p.isnan().any()]
+            if bad:
+                self._watcher.average_spoilt(self.checks.bad("parameter", bad, None))
+
+        self.quiet(look)
 
     def operations_are_many(self) -> None:
         self.quiet(self._watcher.operations_are_many)

@@ -32,7 +32,7 @@ def with_the_dataset(evidence: Evidence, recorder: Recorder) -> Evidence:
     What happens in a worker is not seen; but a dataset that is asked for the same item does the
     same, unless chance is in it. Then, or when it cannot be asked here, the evidence stands.
     """
-    iterator, indices = recorder.batches.iterator(), recorder.batches.indices
+    iterator, indices = recorder.batches.behind(evidence.around.fetch)
     if not evidence.is_from_worker or iterator is None or indices is None:
         return evidence
     sample = evidence.around.sample

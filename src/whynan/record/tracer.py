@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
+from collections.abc import Sequence
 from types import CodeType
 from typing import Any, Protocol
 
@@ -39,6 +41,7 @@ from whynan.seam.versions import RecorderMode
 NUMBERS = frozenset({bool, int, float, type(None)})
 PLAIN_TYPES = ((), (torch.Tensor,))
 _strided = torch.strided
+_Parameter = torch.nn.Parameter
 _new_ref = tuple.__new__
 _grad_enabled = torch.is_grad_enabled
 
@@ -87,6 +90,7 @@ class Follower(Protocol):
     def shadowed(self, record: Record) -> None: ...
     def outliving(self, record: Record) -> None: ...
     def leaves_updated(self) -> None: ...
+    def average_spoilt(self, parameters: Sequence[torch.Tensor]) -> None: ...
     def operations_are_many(self) -> None: ...
     def stepped_aside(self, error: BaseException) -> None: ...
 
@@ -473,6 +477,10 @@ class Tracer:
         if bad:
             record.bad = bad
             self._suspect(record)
+            if info.mutates and self.uses_optimizer and not record.in_optimizer:
+                averages = [t for t in written if type(t) is _Parameter and not t.requires_grad]
+                if averages:
+                    self.follower.average_spoilt(averages)
         elif record.tainted_in:
             self.follower.absorbed(record)
         if self.shadowing:
@@ -554,6 +562,8 @@ class Tracer:
                     record.tainted_in = [*(record.tainted_in or ()), ref]
         tainted = record.tainted_in
         makes_it = not tainted and not record.info.entry and not writes_literal(record)
+        if makes_it:
+            self._copy_operands(record)
         for position in record.bad:
             entry = record.outs[position][0]
             entry.overflowed = makes_it or any(ref[0].overflowed for ref in tainted or ())
@@ -567,6 +577,17 @@ class Tracer:
         local.kept_bytes += size
         while local.kept_bytes > KEEP_BYTES and len(local.kept) > 1:
             let_go_oldest(local)
+
+    def _copy_operands(self, record: Record) -> None:
+        """Of a first bad value: a counter that it was divided by may count on before anybody asks."""
+        copies: dict[int, Any] = {}
+        written = [ref[0] for ref in record.outs]  # `x.mul_(x)`: what was there is gone
+        for position, arg in enumerate(record.args):
+            if isinstance(arg, Ref) and arg[0] not in written:
+                tensor = arg.tensor() if math.prod(arg.shape) <= SMALL_NUMEL else None
+                if tensor is not None:
+                    copies[position] = tensor.detach().clone()
+        record.before = copies | (record.before or {}) or None
 
     def _failed(self, error: Exception) -> None:
         """One operation could not be recorded: go on without it, but not for ever."""

@@ -14,7 +14,7 @@ from whynan.model import Evidence
 from whynan.run.libraries import Libraries
 from whynan.run.outputs import RunOptions, fill_capsule
 from whynan.run.program import Program
-from whynan.run.rerun import Command, look_elsewhere, report_progress
+from whynan.run.rerun import Command, is_second_run, look_elsewhere, report_progress
 from whynan.run.telling import Telling
 from whynan.seam.hush import same_random
 
@@ -45,6 +45,7 @@ class Findings:
         self._extra: tuple[Evidence, ...] = ()  # not from this process's recorder
         self._notes: list[str] = []
         self._open: Sign | None = None  # harm that is still to be looked at elsewhere
+        self._is_second = is_second_run()
         self._tell_progress = report_progress()
 
     # ---- what it is told while the program runs -----------------------------------------------
@@ -136,7 +137,7 @@ class Findings:
             return
         from whynan.watching.signs import unseen
 
-        again = look_elsewhere(sign, self.command, self.options)
+        again = look_elsewhere(sign, self.command, self.options, is_second=self._is_second)
         self._notes += [note for note in again.notes if note not in self._notes]
         if again.evidence:
             self._extra, self.telling.reproduced = again.evidence, "rerun"

@@ -51,8 +51,12 @@ class Again:
     why: str = ""
 
 
-def look_elsewhere(sign: Sign, command: Command, options: RunOptions) -> Again:
+def look_elsewhere(
+    sign: Sign, command: Command, options: RunOptions, *, is_second: bool = False
+) -> Again:
     """At harm that was seen in a program, in another run of it, where the options allow that."""
+    if is_second:  # whoever started it decides whether there is to be another one
+        return Again(why="it began before this run was recorded")
     if options.mode == "guard":
         why = "--mode guard only looks; run again without it to have the step recorded"
         return Again(why=why)
@@ -70,8 +74,9 @@ def look_elsewhere(sign: Sign, command: Command, options: RunOptions) -> Again:
 def _look_again(command: Command, sign: Sign, save_batch: Path | None) -> Again:
     from whynan.watching.signs import is_conclusive
 
+    what = "ended it" if sign.sink == "exception" else "went bad"
     where = f"{sign.subject} at step {sign.step}"
-    voice.say(f"{where} went bad; running the script again to see it happen")
+    voice.say(f"{where} {what}; running the script again to see it happen")
     again = Again()
     for step in (sign.step, None):
         try:
@@ -79,13 +84,18 @@ def _look_again(command: Command, sign: Sign, save_batch: Path | None) -> Again:
         except KeyboardInterrupt:
             return replace(again, why="the second run was interrupted")
         again = replace(again, why=why)
-        if recording is not None and recording.evidence:
+        if recording is not None and seen(recording.evidence):
             again = replace(again, evidence=recording.evidence, notes=recording.notes)
             if is_conclusive(recording.evidence[0]):
                 break
-        elif step is not None and recording is not None:
+        elif step is not None and recording is not None and not recording.evidence:
             break  # it did not come back: recording more of it would not help
     return again
+
+
+def seen(evidence: tuple[Evidence, ...]) -> bool:
+    """Whether a recording says more than that there was harm."""
+    return bool(evidence) and evidence[0].origin_kind != "unseen"
 
 
 def _run_again(
@@ -112,7 +122,9 @@ def _run_again(
             recording = load(path)
         except WhynanError as error:
             return None, str(error)
-        if step is not None and recording.steps < step and not recording.evidence:
+        if recording.evidence:
+            return recording, "the second run did not show where it began"
+        if step is not None and recording.steps < step:
             why = f"the second run ended at step {recording.steps} with code {code}"
             return recording, why + _last_words(errors)
         return recording, "the second run stayed finite"
@@ -181,6 +193,11 @@ def _shown(step: int | None) -> Callable[[int, float, bool], None]:
             voice.say(f"second run: step {done}{of}, {passed_s:.0f} s")
 
     return show
+
+
+def is_second_run() -> bool:
+    """Whether this process was started to look at harm that another one saw."""
+    return PROGRESS in os.environ
 
 
 def report_progress() -> Callable[[int], None]:

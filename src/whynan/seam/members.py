@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -126,6 +127,11 @@ def can_fetch_again(iterator: Any) -> bool:
 def fetch_again(iterator: Any, index: Any) -> Any:
     """What the dataset gives when it is asked once more."""
     return iterator._dataset_fetcher.fetch(index)
+
+
+def dataset_of(iterator: Any) -> Any:
+    """What `item_of` asks of a loader's iterator, without its workers."""
+    return SimpleNamespace(_collate_fn=iterator._collate_fn, _dataset=iterator._dataset)
 
 
 def item_of(iterator: Any, index: Any) -> Any:

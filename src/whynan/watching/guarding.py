@@ -178,8 +178,8 @@ class Guarding(Phase):
             for sign in watch.ledger.state_spoilt(state) if state else ():
                 watch.told.unexplained(sign)
         code = exit_code(error)
-        if code is None and error is not None:
-            complained = complaint(error, at)
+        complained = complaint(error, at) if error is not None else None
+        if complained is not None or (code is None and error is not None):
             counted = watch.ledger.raised(complained, complained is not None)
         else:
             counted = watch.ledger.exits(code or 0)

@@ -99,6 +99,9 @@ class Live(Phase):
         self._count(watch.ledger.updated_by_hand(signs_of(spoilt)))
         progress.step = max(progress.step, recorder.tracer.step + 1)
 
+    def average_spoilt(self, spoilt: list[Harm]) -> None:
+        self._count(self.watch.ledger.state_spoilt(signs_of(spoilt)))
+
     def scale_collapsed(self, step: Step) -> None:
         watch, scaling = self.watch, self.watch.progress.scaling
         effect = (
@@ -215,11 +218,11 @@ class Live(Phase):
     def ends(self, error: BaseException | None) -> None:
         watch, recorder = self.watch, self.watch.recorder
         code = exit_code(error)
-        if code is not None:
+        harm = None if error is None or watch.told.evidence else recorder.raised(error)
+        if code is not None and harm is None:
             left = [] if code else recorder.losses.left_gradients()
             watch.ledger.left_behind(signs_of(left))
             self._count(watch.ledger.exits(code))
         elif error is not None and not watch.told.evidence:
-            harm = recorder.raised(error)
             sign = None if harm is None else sign_of(harm)
             self._count(watch.ledger.raised(sign, complains(error)))

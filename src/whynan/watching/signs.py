@@ -5,10 +5,11 @@ from __future__ import annotations
 from whynan.harm.ledger import Sign
 from whynan.model import Evidence
 from whynan.record import unseen as record
-from whynan.record.exceptions import complains, frames_of
+from whynan.record.exceptions import bad_local, complains, frames_of, says_so
 from whynan.record.freeze import FROM_LOADER
 from whynan.record.slicing import Harm
 from whynan.seam.sites import Frames
+from whynan.seam.tensors import bad_values
 
 LOSS_SCALE = "loss scale"
 
@@ -29,6 +30,8 @@ def complaint(error: BaseException, step: int) -> Sign | None:
     """An exception, if it is about something non-finite."""
     if not complains(error):
         return None
+    if not says_so(error) and bad_local(error, lambda t: bad_values(t) is not None) is None:
+        return None  # a test for finite values stands before it, but led elsewhere
     subject = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
     return Sign(sink="exception", subject=subject, step=step, proof=frames_of(error))
 

@@ -264,6 +264,7 @@ class Watch:
     # ---- what the recorder sees ---------------------------------------------------------
 
     leaves_updated = _of_phase("leaves_updated")
+    average_spoilt = _of_phase("average_spoilt")
     output_returned = _of_phase("output_returned")
     operations_are_many = _of_phase("operations_are_many")
 
