@@ -387,7 +387,10 @@ class Recorder:
         def look() -> None:
             bad = [("parameter outside the optimizer", p) for p in parameters if p.isnan().any()]
             if bad:
-                self._watcher.average_spoilt(self.checks.bad("parameter", bad, None))
+                found = self.checks.bad("parameter", bad, None)
+                for harm in found:
+                    harm.is_buffer = True  # no gradient reaches it
+                self._watcher.average_spoilt(found)
 
         self.quiet(look)
 
