@@ -30,6 +30,7 @@ class Findings:
     def __init__(self, program: Program, options: RunOptions) -> None:
         self.watch: Watch | None = None
         self.lockstep: Lockstep | None = None  # with the other ranks of the job
+        options = options.from_here()
         self.telling = Telling(program, options)
         self.numpy = NumpyWatch()
         self.libraries = Libraries(os.devnull)
@@ -38,8 +39,7 @@ class Findings:
         )
         self.is_ending = False
         self.is_enough = False  # as the options ask
-        batch = options.save_batch  # absolute: the program may change the folder
-        self.options = options if batch is None else replace(options, save_batch=batch.absolute())
+        self.options = options
         self._capsule = options.capsule  # until it is full
         self._begin_s = time.monotonic()
         self._extra: tuple[Evidence, ...] = ()  # not from this process's recorder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Mode = Literal["auto", "trace", "guard"]
 Policy = Literal["stop", "skip", "warn"]
+PATHS = ("json", "html", "tensorboard", "recording", "capsule", "save_batch")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,13 @@ class RunOptions:
     fixes_follow: bool = False  # changes are tried right after the report
     is_shown: bool = True  # False: whoever started this run draws the report
     children: bool = True  # ranks that the program starts itself are watched, too
+
+    def from_here(self) -> RunOptions:
+        """With the paths as they are meant where the command is given: the program may go elsewhere."""
+        given = {name: getattr(self, name) for name in PATHS}
+        return replace(
+            self, **{n: p.absolute() for n, p in given.items() if p is not None and str(p) != "-"}
+        )
 
 
 class Outputs:

@@ -10,10 +10,12 @@ import signal
 import sys
 import threading
 import types
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.machinery import SourceFileLoader
+from importlib.machinery import SourceFileLoader, SourcelessFileLoader
 from pathlib import Path
+from zipimport import zipimporter
 
 from whynan import voice
 from whynan.errors import UsageError
@@ -45,19 +47,39 @@ def _prepare_script(program: Program) -> Callable[[], None]:
     main = types.ModuleType("__main__")
     main.__file__ = os.path.abspath(path)
     main.__builtins__ = builtins  # type: ignore[attr-defined]  # as the interpreter sets it
-    main.__loader__ = SourceFileLoader("__main__", main.__file__)
     main.__cached__ = None  # type: ignore[attr-defined]  # as the interpreter sets it
     main.__annotations__ = {}
-    sys.path[0] = str(path.parent.resolve())
+    sys.path[0] = os.path.dirname(os.path.realpath(path))  # a link's is its target's
     sys.argv = [program.target, *program.args]
     sys.modules["__main__"] = main
+    loader = _loader_of(path)
+    main.__loader__ = loader or SourceFileLoader("__main__", main.__file__)
+    if isinstance(loader, zipimporter):
+        sys.path[0] = str(path)
+        main.__file__ = os.path.join(path, "__main__.py")
 
     def run() -> None:
-        with io.open_code(str(path)) as stream:
-            source = stream.read()
-        exec(compile(source, os.path.abspath(path), "exec", dont_inherit=True), main.__dict__)
+        if loader is not None:
+            code = loader.get_code("__main__")
+        else:
+            with io.open_code(str(path)) as stream:
+                source = stream.read()
+            code = compile(source, os.path.abspath(path), "exec", dont_inherit=True)
+        exec(code, main.__dict__)  # type: ignore[arg-type]  # a loader that was asked has code
 
     return run
+
+
+def _loader_of(path: Path) -> SourcelessFileLoader | zipimporter | None:
+    """Of a program that is no text: compiled before, or packed with what it needs."""
+    if path.suffix == ".pyc":
+        return SourcelessFileLoader("__main__", os.path.abspath(path))
+    if not zipfile.is_zipfile(path):
+        return None
+    packed = zipimporter(str(path))
+    if packed.find_spec("__main__") is None:
+        raise UsageError(f"can't run {str(path)!r}: there is no __main__ in it")
+    return packed
 
 
 def _prepare_module(program: Program) -> Callable[[], None]:

@@ -41,6 +41,7 @@ class Run:
         self.findings = Findings(program, options)
         self.error: BaseException | None = None  # of a process of the program's, for it to raise
         self._program = program
+        self._getpid = os.getpid  # the program may replace it
         self._pid = os.getpid()
         self._starter = starter  # in a process that the program started: where word is left for it
         self._beginning = Beginning(self.findings, is_started=starter is not None)
@@ -101,26 +102,31 @@ class Run:
     # ---- the end ------------------------------------------------------------------------------
 
     def _hard_exit(self, original: Callable[[int], NoReturn]) -> Callable[[int], None]:
-        """`os._exit` skips everything; save the report first."""
+        """`os._exit` skips everything; come to an end first."""
 
         def leave(code: int) -> None:
-            if os.getpid() == self._pid:
-                self.findings.is_ending = True
+            if self._getpid() == self._pid and not self.findings.is_ending:
                 try:
-                    self._last_look(None)
-                    harmed = self.findings.hear_the_ranks(None)
-                    absent = not harmed and self._is_absent()
-                    code = 3 if harmed else 2 if absent else code
-                    if not absent:
-                        self._write("anomaly" if harmed else "clean")
-                    self._release(harmed)
-                except Exception as error:
-                    self.findings.failed(error)
+                    code = self._end(SystemExit(code))
+                except SystemExit:
+                    pass
             original(code)
 
         return leave
 
     def _end(self, error: BaseException | None) -> int:
+        """Tell what was found. An error of whynan's own costs the rest of that, not the program's end."""
+        try:
+            return self._conclude(error)
+        except Exception as own:
+            self.findings.failed(own)
+        if self.findings.has_harm:
+            return 3
+        if isinstance(error, SystemExit):
+            raise error
+        return 0 if error is None else 1
+
+    def _conclude(self, error: BaseException | None) -> int:
         findings, telling = self.findings, self.findings.telling
         findings.is_ending = True
         stopped = isinstance(error, StopRun) or self._children.explain(error)
@@ -181,10 +187,10 @@ class Run:
 
     def _is_absent(self) -> bool:
         """Whether torch was used and nothing was watched: then silence is no proof of health."""
-        if os.getpid() != self._pid:
+        if self._getpid() != self._pid:
             return False
-        presence = self._beginning.presence
-        why = presence.absence()
+        presence, watch = self._beginning.presence, self.findings.watch
+        why = presence.absence() or (watch.quiet.broken if watch is not None else None)
         if why is not None:
             voice.say(f"torch was used, but not watched to the end: {why}")
         absent = why is not None or presence.is_refused or self._children.have_left(ABSENT)
@@ -213,8 +219,9 @@ class Run:
             steps = ", ".join(map(str, told.skipped[:20]))
             more = ", ..." if len(told.skipped) > 20 else ""
             voice.say(f"skipped {len(told.skipped)} update(s), at step {steps}{more}")
-        if told.later:
-            voice.say(f"{told.later} more steps were harmful after that one")
+        later = told.later - {e.step for e in told.evidence}
+        if later:
+            voice.say(f"{len(later)} more steps were harmful after that one")
 
     def _print_traceback(self, error: BaseException) -> None:
         try:

@@ -62,6 +62,7 @@ class Quiet:
 
     def __init__(self, failed: Callable[[BaseException], bool]) -> None:
         self.active = True
+        self.broken: str | None = None  # the error after which nothing was looked at any more
         self.local = _PerThread()
         self._failed = failed
 
@@ -105,6 +106,8 @@ class Quiet:
 
     def _fail(self, error: BaseException) -> None:
         self.active = self._failed(error)
+        if not self.active:
+            self.broken = f"whynan stepped aside after {error!r}"
 
     @property
     def is_the_programs(self) -> bool:

@@ -110,7 +110,8 @@ class Guarding(Phase):
             return "go"
         sign = counted[0]
         if told.has_begun and (policy == "warn" or sign.sink == "parameter"):
-            told.later += policy == "warn"
+            if policy == "warn":
+                told.later.add(sign.step)
             return "go"  # said already, and a parameter is too late to skip
         if watch.plan.together:
             told.teller.unexplained(sign)

@@ -206,7 +206,8 @@ class Live(Phase):
         watch, told = self.watch, self.watch.told
         if told.knows(evidence):
             self._harmed = True
-            told.later += watch.plan.policy == "warn"
+            if watch.plan.policy == "warn":
+                told.later.add(sign.step)
         elif watch.progress.has_rested and is_older(evidence):
             told.unexplained(sign)  # it was there before the recording began
         else:

@@ -30,7 +30,7 @@ class Told:
         self.has_begun = False
         self.evidence: list[Evidence] = []
         self.skipped: list[int] = []  # steps
-        self.later = 0  # harmful steps after the reported one
+        self.later: set[int] = set()  # harmful steps after the reported one
         self._recorder = recorder
 
     def knows(self, evidence: Evidence) -> bool:
