@@ -19,7 +19,7 @@ from whynan.run.beginning import Beginning
 from whynan.run.children import ABSENT, HARM, TOLD, Children, leave_word
 from whynan.run.findings import Findings
 from whynan.run.libraries import Libraries
-from whynan.run.outputs import RunOptions
+from whynan.run.outputs import Outputs, RunOptions
 from whynan.seam.supported import INSTALL
 
 
@@ -40,7 +40,7 @@ class Run:
     ) -> None:
         self.findings = Findings(program, options)
         self.error: BaseException | None = None  # of a process of the program's, for it to raise
-        self._program = program
+        self._program, self._options = program, options
         self._getpid = os.getpid  # the program may replace it
         self._pid = os.getpid()
         self._starter = starter  # in a process that the program started: where word is left for it
@@ -51,7 +51,7 @@ class Run:
     def go(self) -> Outcome:
         """Run it."""
         findings, presence = self.findings, self._beginning.presence
-        findings.telling.outputs.check()
+        Outputs(self._options).check()
         try:
             presence.wait()
             run = launch.prepare(self._program)
