@@ -57,6 +57,11 @@ class Ledger:
     _has_stepped: bool = False
     _asked: bool = False
 
+    @property
+    def waits(self) -> bool:
+        """Whether a loss is open, until it is known what is done with its gradients."""
+        return bool(self._losses)
+
     # ---- training -------------------------------------------------------------------------
 
     def backward_begins(self, losses: Sequence[Sign]) -> None:

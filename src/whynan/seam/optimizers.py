@@ -60,7 +60,11 @@ def is_ordinary(optimizer: Optimizer) -> bool:
 
 def is_dry(optimizer: Optimizer) -> bool:
     """Whether nothing is behind its parameters: such a step trains nothing."""
-    return all_hollow(p for group in optimizer.param_groups for p in group["params"])
+    filled = [group["params"] for group in optimizer.param_groups if group["params"]]
+    for parameters in filled:
+        if not all_hollow(parameters):
+            return False
+    return bool(filled)
 
 
 def parameters(optimizer: Optimizer) -> list[tuple[str, torch.Tensor]]:

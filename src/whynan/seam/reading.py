@@ -66,7 +66,7 @@ def all_hollow(tensors: Iterable[Any]) -> bool:
 def _all_hollow(tensors: Iterable[Any]) -> bool:
     found = False
     for tensor in tensors:
-        if not _is_hollow(tensor):
+        if not (tensor.is_meta if type(tensor) in _ORDINARY else _is_hollow(tensor)):
             return False
         found = True
     return found

@@ -14,7 +14,7 @@ from torch.optim.optimizer import Optimizer
 from whynan.seam.events import Events
 from whynan.seam.optimizers import is_dry
 from whynan.seam.patches import Patches
-from whynan.seam.private import BACKWARD, current_node
+from whynan.seam.private import BACKWARD, current_node, dispatch_modes
 from whynan.seam.quiet import is_transformed, pause, resume
 from whynan.seam.reading import all_hollow
 
@@ -89,11 +89,12 @@ class Optimizers:
         """Gradients that are set to None: nothing is computed, so the recorder may rest."""
 
         def zero_grad(optimizer: Any, set_to_none: bool = True) -> None:
-            mode = pause() if set_to_none and self._quiet.active else None
+            mode = pause() if set_to_none and dispatch_modes() and self._quiet.active else None
             try:
                 original(optimizer, set_to_none)
             finally:
-                resume(mode)
+                if mode is not None:
+                    resume(mode)
             if not self._quiet.local.own:
                 self._events.tell("gradients_dropped", optimizer)
 
@@ -125,7 +126,8 @@ class Optimizers:
                 result = cancelled.result
                 self._events.tell("step_left", this)
             finally:
-                resume(mode)
+                if mode is not None:
+                    resume(mode)
                 local.depth -= 1
             self.scaling.has_stepped = True
             if not this.cancelled:

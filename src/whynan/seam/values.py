@@ -73,11 +73,16 @@ class _Reading:
         self._quiet = events.quiet
 
     def wrap_reader(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        how, quiet = READERS[original.__name__], self._quiet
+        how, quiet, local = READERS[original.__name__], self._quiet, self._quiet.local
 
         def read(tensor: Any, *args: Any, **kwargs: Any) -> Any:
             value = original(tensor, *args, **kwargs)
-            if quiet.is_the_programs and type(value) is not int:
+            if (
+                not local.own
+                and not local.depth
+                and quiet.is_the_programs
+                and type(value) is not int
+            ):
                 self._tell(tensor, value, how, sys._getframe(1))
             return value
 

@@ -42,11 +42,15 @@ _FLOATING = frozenset(kind for kind in ORDINARY if kind.is_floating_point)
 class Before:
     """What is known right before an update."""
 
+    losses: list[Sign] = field(default_factory=list)
     gradients: list[Sign] = field(default_factory=list)
     norms: list[Sign] = field(default_factory=list)  # infinite ones that gradients were clipped by
     buffers: list[Sign] = field(default_factory=list)
     is_large: bool = False  # the update itself may overflow
     is_hidden: bool = False  # no gradient at all under a huge loss
+
+
+NOTHING = Before()  # nearly always
 
 
 class _PerThread(threading.local):
@@ -128,14 +132,15 @@ class Guard:
 
     def before(self, step: Step, at: int) -> Before:
         """At most one wait for the device when all is well."""
-        found = Before()
         optimizer, local = step.optimizer, self.local
         dense = self._measure(optimizer)
         values, total = self.loss_values(), self.history.total
         is_usual = 0 < total < TAME_LIMIT
-        if is_usual and not local.clipped and not self._is_spoilt:
-            return found
-        frames = capture(step.frame)
+        bad = [v for v in values if v - v != 0]
+        if is_usual and not bad and not local.clipped and not self._is_spoilt:
+            return NOTHING
+        found, frames = Before(), capture(step.frame)
+        found.losses = [_sign("loss", "loss", at, frames, bad[0])] if bad else []
         if total - total != 0:
             which = next((i for i, g in enumerate(dense) if has_nonfinite(g)), None)
             if which is not None:

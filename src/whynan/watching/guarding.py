@@ -13,6 +13,7 @@ from whynan.seam.events import Decision
 from whynan.seam.optimizers import Optimizer
 from whynan.seam.sites import capture
 from whynan.seam.training import Step
+from whynan.watching.guard import NOTHING
 from whynan.watching.outside import place_of
 from whynan.watching.phases import Phase
 from whynan.watching.signs import LOSS_SCALE, complaint, exit_code
@@ -62,8 +63,9 @@ class Guarding(Phase):
         if watch.progress.waits:
             return "go"
         look = guard.before(step, at)
-        losses = guard.bad_losses(at, capture(step.frame))
-        watch.ledger.backward_begins([] if watch.progress.scaling.in_use else losses)
+        if look is NOTHING and not watch.ledger.waits:
+            return "go"
+        watch.ledger.backward_begins([] if watch.progress.scaling.in_use else look.losses)
         counted = watch.ledger.step_begins(look.gradients, look.norms)
         counted = counted or watch.ledger.state_spoilt(look.buffers)
         if counted:
@@ -82,7 +84,9 @@ class Guarding(Phase):
         if not watch.progress.waits:
             watch.guard.note_row(step, at, watch.progress.scaling.scale)
             state = watch.guard.after(step, at, watch.recorder.slicer.is_written)
-            self._harm(watch.ledger.step_ends(state), None)
+            counted = watch.ledger.step_ends(state)
+            if counted:
+                self._harm(counted, None)
         watch.step_is_over()
 
     def step_left_out(self) -> None:
