@@ -60,11 +60,13 @@ def is_ordinary(optimizer: Optimizer) -> bool:
 
 def is_dry(optimizer: Optimizer) -> bool:
     """Whether nothing is behind its parameters: such a step trains nothing."""
-    filled = [group["params"] for group in optimizer.param_groups if group["params"]]
-    for parameters in filled:
-        if not all_hollow(parameters):
-            return False
-    return bool(filled)
+    found = False
+    for group in optimizer.param_groups:
+        if group["params"]:
+            if not all_hollow(group["params"]):
+                return False
+            found = True
+    return found
 
 
 def parameters(optimizer: Optimizer) -> list[tuple[str, torch.Tensor]]:

@@ -71,9 +71,10 @@ class Quiet:
             return otherwise
         local = self.local
         local.own += 1
-        mode = pause() if dispatch_modes() else None
+        others = dispatch_modes()
+        mode = pause() if others else None
         try:
-            if dispatch_modes() or function_modes():
+            if (others and dispatch_modes()) or function_modes():
                 with other_modes_off():
                     return work(*args)
             return work(*args)

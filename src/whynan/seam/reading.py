@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from whynan.seam.private import (
 
 PLAIN = (torch.Tensor.__torch_dispatch__, no_dispatch)
 _ORDINARY = (torch.Tensor, torch.nn.Parameter)
+_AS_IT_IS = nullcontext()
 
 
 def local_of(x: torch.Tensor) -> torch.Tensor:
@@ -57,19 +59,13 @@ def can_be_read(x: torch.Tensor) -> bool:
 def all_hollow(tensors: Iterable[Any]) -> bool:
     """Whether there are tensors and nothing is behind any of them, on the meta device or fake:
     a dry run, which is not the program's training."""
-    if function_modes():  # a mode of the program's is not to hear it
-        with function_modes_off():
-            return _all_hollow(tensors)
-    return _all_hollow(tensors)
-
-
-def _all_hollow(tensors: Iterable[Any]) -> bool:
-    found = False
-    for tensor in tensors:
-        if not (tensor.is_meta if type(tensor) in _ORDINARY else _is_hollow(tensor)):
-            return False
-        found = True
-    return found
+    with function_modes_off() if function_modes() else _AS_IT_IS:  # they are not to hear it
+        found = False
+        for tensor in tensors:
+            if not (tensor.is_meta if type(tensor) in _ORDINARY else _is_hollow(tensor)):
+                return False
+            found = True
+        return found
 
 
 def _is_hollow(x: Any) -> bool:

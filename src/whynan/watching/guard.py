@@ -101,6 +101,9 @@ class Guard:
     def note_gradients(self, optimizers: Iterable[Optimizer]) -> None:
         """Under a huge loss: whether there are gradients, before the program scales them."""
         local = self.local
+        if not local.values or (len(local.values) == 1 and abs(local.values[0]) <= LARGE_LOSS):
+            local.had_gradients = False  # nearly always
+            return
         local.had_gradients = _is_huge(local.values) and any(
             size != 0 for optimizer in optimizers for size in norms(_gradients(optimizer))
         )
