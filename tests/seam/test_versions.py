@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 
-from whynan.seam.members import factor_of
 from whynan.seam.versions import Mended, release, watch_storage
 
 
@@ -30,10 +29,3 @@ def test_a_watched_storage_lives_as_long_as_a_tensor_has_it(watch: Any) -> None:
     assert window.tolist() == [1.0, 1.0, 1.0]
     del found, window
     assert weak() is None
-
-
-def test_the_other_operand_of_a_product_is_found_on_either_side() -> None:
-    x = torch.tensor(3.0, requires_grad=True)
-    assert float(factor_of((x * 1024.0).grad_fn)) == 1024.0
-    assert float(factor_of((torch.tensor(512.0) * x).grad_fn)) == 512.0
-    assert factor_of(x.exp().grad_fn) is None

@@ -10,13 +10,14 @@ import ast
 import math
 import operator
 import os
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import CodeType, FrameType
 from typing import Any
 
 from whynan.arrays.evidence import evidence_of
-from whynan.arrays.place import is_library
+from whynan.arrays.place import is_library, programs_own
 from whynan.model import Evidence, Operand, OpRecord, Site, TensorStats
 from whynan.ops.table import OPERATORS as PYTHON
 from whynan.ops.table import TABLE
@@ -86,9 +87,7 @@ def event_of(frame: FrameType | None, said: str, lasti: int | None = None) -> Ev
     """What the running frame did when NumPy complained; None if no line of the program did it."""
     import numpy as np
 
-    inner = frame
-    while frame is not None and is_library(frame.f_code.co_filename):
-        frame = frame.f_back
+    inner, frame = frame, programs_own(frame)
     if frame is None:
         return None
     site = site_at(frame.f_code, frame.f_lasti if lasti is None else lasti)
@@ -103,13 +102,11 @@ def event_of(frame: FrameType | None, said: str, lasti: int | None = None) -> Ev
 
 def places_of(frame: FrameType | None) -> tuple[Place, ...]:
     """The program's own part of a stack."""
-    found = []
-    while frame is not None:
-        if not is_library(frame.f_code.co_filename):
-            column = site_at(frame.f_code, frame.f_lasti).column
-            found.append(Place(id(frame), frame.f_code, frame.f_lineno, column))
-        frame = frame.f_back
-    return tuple(found)
+    return tuple(
+        Place(id(f), f.f_code, line, site_at(f.f_code, f.f_lasti).column)
+        for f, line in (traceback.walk_stack(frame) if frame is not None else ())
+        if not is_library(f.f_code.co_filename)
+    )
 
 
 def _is_numpys(inner: FrameType | None, user: FrameType) -> bool:

@@ -24,7 +24,7 @@ from whynan import voice
 from whynan.arrays.contents import kinds_in, kinds_of_text
 from whynan.arrays.into_torch import crossed
 from whynan.arrays.numpy_errors import Event, Place, event_of, places_of
-from whynan.arrays.place import is_library, is_own
+from whynan.arrays.place import is_library, is_own, programs_own
 from whynan.arrays.reach import results, way
 from whynan.arrays.tables import holds_what_was_made, is_table, watch_writers
 from whynan.model import Evidence, OpRecord, Site
@@ -193,9 +193,7 @@ class NumpyWatch:
     def _printed(self, text: str, frame: FrameType) -> None:
         if is_own(frame.f_code.co_filename) or frame.f_code.co_filename == traceback.__file__:
             return  # a report of ours, or an error that speaks for itself
-        user: FrameType | None = frame
-        while user is not None and is_library(user.f_code.co_filename):
-            user = user.f_back
+        user = programs_own(frame)
         if user is None:
             return
         kinds = kinds_of_text(text)
@@ -210,7 +208,7 @@ class NumpyWatch:
             return
         self._looks += 1
         places = places_of(frame)
-        user = next((f for f in _frames(frame) if places and id(f) == places[0].frame), None)
+        user = programs_own(frame)
         if user is None:
             return
         site = site_at(user.f_code, user.f_lasti)
@@ -241,7 +239,7 @@ class NumpyWatch:
         """The program ended with NumPy's own error, or with one about such a value."""
         text = str(error)
         steps = [
-            (f, line, f.f_lasti)
+            (f, line)
             for f, line in traceback.walk_tb(error.__traceback__)
             if not is_library(f.f_code.co_filename)
         ]
@@ -255,7 +253,7 @@ class NumpyWatch:
             self.events.append(event)
             i = len(self.events) - 1
         else:
-            places = tuple(Place(id(f), f.f_code, line) for f, line, _ in reversed(steps))
+            places = tuple(Place(id(f), f.f_code, line) for f, line in reversed(steps))
             ways = [i for i, e in enumerate(self.events) if way(e, places, tested=True)]
             if not ways or not COMPLAINT.search(text):
                 return
@@ -274,14 +272,6 @@ def _follow(event: Event, op: OpRecord) -> None:
     """Note what an infinity turned into; once is enough."""
     if not event.followers and op.value is not None and math.isnan(op.value):
         event.followers.append(op)
-
-
-def _frames(frame: FrameType | None) -> list[FrameType]:
-    found = []
-    while frame is not None:
-        found.append(frame)
-        frame = frame.f_back
-    return found
 
 
 def _lasti(error: BaseException, frame: FrameType) -> int:

@@ -28,10 +28,14 @@ def is_own(filename: str) -> bool:
     return filename.startswith(_own)
 
 
-def site_of(frame: FrameType | None) -> Site | None:
-    """The innermost line that belongs to no library."""
+def programs_own(frame: FrameType | None) -> FrameType | None:
+    """The innermost frame that belongs to no library."""
     while frame is not None and is_library(frame.f_code.co_filename):
         frame = frame.f_back
-    if frame is None:
-        return None
-    return site_at(frame.f_code, frame.f_lasti)
+    return frame
+
+
+def site_of(frame: FrameType | None) -> Site | None:
+    """The innermost line that belongs to no library."""
+    own = programs_own(frame)
+    return site_at(own.f_code, own.f_lasti) if own is not None else None

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from whynan.checking.dtypes import limits_of
 from whynan.checking.tally import Tally
-
-if TYPE_CHECKING:
-    import numpy as np
 
 # 256 KB of float32: every pass but the first reads from the cache.
 BLOCK = 1 << 16
@@ -19,8 +18,6 @@ BLOCK = 1 << 16
 
 def tally_array(array: np.ndarray[Any, Any], dtype: str = "") -> Tally:
     """Statistics of an array of any layout; `dtype` names it where NumPy has no name for it."""
-    import numpy as np
-
     total = Tally()
     dtype = dtype or array.dtype.name
     if array.dtype.kind not in "fciub" and limits_of(dtype) is None:
@@ -33,8 +30,6 @@ def tally_array(array: np.ndarray[Any, Any], dtype: str = "") -> Tally:
 
 def blocks(array: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
     """Flat pieces in reading order, without a copy of the whole."""
-    import numpy as np
-
     if array.flags.c_contiguous:
         flat = array.reshape(-1)
         for start in range(0, flat.size, BLOCK):
@@ -47,8 +42,6 @@ def blocks(array: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
 
 def widened(block: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
     """As float32, float64 or integers, the types that NumPy computes in at full speed."""
-    import numpy as np
-
     if not block.dtype.isnative:
         block = block.astype(block.dtype.newbyteorder("="))
     if block.dtype.kind == "c":
@@ -68,8 +61,6 @@ def widened(block: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
 @cache
 def _tables(dtype: str) -> np.ndarray[Any, Any]:
     """The value of every bit pattern of a small type."""
-    import numpy as np
-
     if dtype == "float16":
         return np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
     return np.array([float8(bits, dtype) for bits in range(256)], np.float32)
@@ -100,8 +91,6 @@ def float8(bits: int, dtype: str) -> float:
 
 def tally_block(x: np.ndarray[Any, Any], dtype: str) -> Tally:
     """One block of float32, float64, integers or booleans."""
-    import numpy as np
-
     if not x.size:
         return Tally()
     if x.dtype.kind in "iub":
@@ -125,8 +114,6 @@ def tally_block(x: np.ndarray[Any, Any], dtype: str) -> Tally:
 
 
 def _finite(x: np.ndarray[Any, Any], lowest: int, highest: int, dtype: str) -> Tally:
-    import numpy as np
-
     low, high = float(x[lowest]), float(x[highest])
     mean, std = _moments(x) if low < high else (low, 0.0)
     limits = limits_of(dtype)
@@ -149,8 +136,6 @@ def _moments(x: np.ndarray[Any, Any]) -> tuple[float, float]:
     Products with ones and with itself run at memory speed. Where they cancel (a spread far below
     the mean), overflow or underflow, the block is read again, scaled, in float64.
     """
-    import numpy as np
-
     total, squares = float(np.dot(x, _ones(x.dtype.name)[: x.size])), float(np.dot(x, x))
     mean = total / x.size
     m2 = squares - total * mean
@@ -165,14 +150,10 @@ def _moments(x: np.ndarray[Any, Any]) -> tuple[float, float]:
 
 @cache
 def _ones(dtype: str) -> np.ndarray[Any, Any]:
-    import numpy as np
-
     return np.ones(BLOCK, dtype)
 
 
 def _integers(x: np.ndarray[Any, Any]) -> Tally:
-    import numpy as np
-
     mean, spread = float(x.mean(dtype=np.float64)), float(x.std(dtype=np.float64))
     return Tally(
         seen=x.size,

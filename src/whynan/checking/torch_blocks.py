@@ -7,16 +7,15 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from whynan.checking.array_blocks import dtype_name
 from whynan.checking.dtypes import limits_of
 from whynan.checking.numpy_blocks import BLOCK, tally_array, tally_block
 from whynan.checking.tally import Tally
 
 if TYPE_CHECKING:
     import torch
-
-
-def dtype_name(x: torch.Tensor) -> str:
-    return str(x.dtype).removeprefix("torch.")
 
 
 def tally_tensor(x: torch.Tensor) -> Tally:
@@ -65,8 +64,6 @@ def _on_cpu(x: torch.Tensor) -> Tally:
     dtype = dtype_name(x)
     if not x.is_floating_point() or x.dtype in (torch.float32, torch.float64):
         return tally_array(x.numpy())
-    import numpy as np
-
     flat = x.reshape(-1)
     total = Tally()
     with np.errstate(all="ignore"):

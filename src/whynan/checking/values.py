@@ -165,7 +165,7 @@ def _device(array: Any) -> str:
     return "cpu" if "cpu" in text else text.strip("<>")
 
 
-def arrays_in(x: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+def arrays_in(x: Any, name: str) -> Iterator[tuple[str, Any]]:
     """Every array in `x` with the path that leads to it, each once."""
     found = list(_walk(x, name, {}, 0))
     if not found and not _holds_nothing(x):

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from whynan import voice
+from whynan.cli.program import file_option
 
 if TYPE_CHECKING:
     from whynan.checking.files import FileReport
 
 
 @click.command()
-@click.option("--against", type=click.Path(path_type=Path), metavar="OLD", help="Compare with an earlier checkpoint: what went bad, what grew.")  # fmt: skip
-@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Also write the findings as JSON; `-` for standard output instead of text.")  # fmt: skip
+@file_option("--against", metavar="OLD", help="Compare with an earlier checkpoint: what went bad, what grew.")  # fmt: skip
+@file_option("--json", "json_path", help="Also write the findings as JSON; `-` for standard output instead of text.")  # fmt: skip
 @click.option("-v", "--verbose", is_flag=True, help="Show every tensor, also the sound ones.")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 def check(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from whynan.cli.program import SETTINGS, takes_program
+from whynan.cli.program import SETTINGS, file_option, takes_program
 
 if TYPE_CHECKING:
     from whynan.run.program import Program
@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 
 @click.command(context_settings=SETTINGS)
 @click.option("--apply", is_flag=True, help="Write the verified change to the files.")
-@click.option(
-    "--json", "json_path", type=click.Path(path_type=Path), help="Also write the report as JSON."
-)
+@file_option("--json", "json_path", help="Also write the report as JSON.")
 @click.option(
     "--budget",
     type=click.FloatRange(min=0),
@@ -26,11 +24,7 @@ if TYPE_CHECKING:
     metavar="SECONDS",
     help="Time for trying changes.",
 )
-@click.option(
-    "--save-batch",
-    type=click.Path(path_type=Path),
-    help="Write the batch that failed there, for torch.load.",
-)
+@file_option("--save-batch", help="Write the batch that failed there, for torch.load.")
 @takes_program
 def fix(
     program: Program,

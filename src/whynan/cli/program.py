@@ -1,9 +1,10 @@
-"""Which program a command line names: a script, or a module with -m."""
+"""What commands share: the program that a command line names, and options that name files."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +14,11 @@ if TYPE_CHECKING:
 
 # What stands after the program's name belongs to the program.
 SETTINGS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+
+
+def file_option(*names: str, help: str, metavar: str | None = None) -> Callable[..., Any]:
+    """An option that names a file or a folder."""
+    return click.option(*names, type=click.Path(path_type=Path), help=help, metavar=metavar)
 
 
 def takes_program(command: Callable[..., int]) -> Callable[..., int]:

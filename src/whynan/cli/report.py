@@ -6,23 +6,17 @@ from pathlib import Path
 
 import click
 
+from whynan.cli.program import file_option
+
 
 @click.command()
-@click.option(
+@file_option(
     "--json",
     "json_path",
-    type=click.Path(path_type=Path),
     help="Also write the report as JSON; `-` for standard output instead of text.",
 )
-@click.option(
-    "--html", "html_path", type=click.Path(path_type=Path), help="Also write it as one HTML page."
-)
-@click.option(
-    "--tensorboard",
-    "folder",
-    type=click.Path(path_type=Path),
-    help="Also write TensorBoard events.",
-)
+@file_option("--html", "html_path", help="Also write it as one HTML page.")
+@file_option("--tensorboard", "folder", help="Also write TensorBoard events.")
 @click.argument("recording", type=click.Path(path_type=Path))
 def report(
     json_path: Path | None, html_path: Path | None, folder: Path | None, recording: Path

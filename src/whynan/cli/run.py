@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn, cast
 import click
 
 from whynan import voice
-from whynan.cli.program import SETTINGS, takes_program
+from whynan.cli.program import SETTINGS, file_option, takes_program
 
 if TYPE_CHECKING:
     from whynan.run.program import Program
@@ -33,19 +33,10 @@ if TYPE_CHECKING:
     help="Stop the script at the first harm; or skip that batch and go on training; or only "
     "report.",
 )
-@click.option(
-    "--json",
-    type=click.Path(path_type=Path),
-    help="Also write the report as JSON.",
-)
-@click.option(
-    "--html",
-    type=click.Path(path_type=Path),
-    help="Also write the report as a web page.",
-)
-@click.option(
+@file_option("--json", help="Also write the report as JSON.")
+@file_option("--html", help="Also write the report as a web page.")
+@file_option(
     "--tensorboard",
-    type=click.Path(path_type=Path),
     metavar="DIR",
     help="Also write history, histograms of the layers and the report for TensorBoard.",
 )
@@ -54,21 +45,15 @@ if TYPE_CHECKING:
     type=click.IntRange(min=1),
     help="Stop after this many optimizer steps.",
 )
-@click.option(
-    "--recording",
-    type=click.Path(path_type=Path),
-    help="Also save what was recorded, for `whynan report`.",
-)
-@click.option(
+@file_option("--recording", help="Also save what was recorded, for `whynan report`.")
+@file_option(
     "--capsule",
-    type=click.Path(path_type=Path),
     metavar="DIR",
     help="On harm, keep what repeats the step elsewhere: weights, optimizer state, batch and "
     "random states, as safetensors and JSON.",
 )
-@click.option(
+@file_option(
     "--save-batch",
-    type=click.Path(path_type=Path),
     metavar="P",
     help="On harm, write the failing batch there, for `torch.load`: the model's inputs, the guilty "
     "sample and the dataset's indices.",

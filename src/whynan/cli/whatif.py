@@ -7,22 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from whynan.cli.program import SETTINGS, takes_program
+from whynan.cli.program import SETTINGS, file_option, takes_program
 
 if TYPE_CHECKING:
     from whynan.run.program import Program
 
 
 @click.command(context_settings=SETTINGS)
-@click.option(
-    "--json", "json_path", type=click.Path(path_type=Path), help="Also write the table as JSON."
-)
-@click.option(
-    "--html",
-    "html_path",
-    type=click.Path(path_type=Path),
-    help="Also write the report with the table as one HTML page.",
-)
+@file_option("--json", "json_path", help="Also write the table as JSON.")
+@file_option("--html", "html_path", help="Also write the report with the table as one HTML page.")
 @click.option(
     "--budget",
     type=click.FloatRange(min=1),

@@ -82,7 +82,8 @@ def made_from(maker: OpRecord) -> str:
 
 def _path(path: tuple[OpRecord, ...], room: int) -> list[Link]:
     links = [
-        Link(site=op.site, op=op.name, value=op.value, note=_node(op), role="path") for op in path
+        Link(site=op.site, op=op.name, value=op.value, note=backward_word(op), role="path")
+        for op in path
     ]
     if len(links) <= max(room, ALWAYS_SHOWN):
         return links
@@ -97,7 +98,8 @@ def _gap(left_out: int) -> Link:
     return Link(site=None, op="...", value=None, note=note, role="path")
 
 
-def _node(op: OpRecord) -> str:
+def backward_word(op: OpRecord) -> str:
+    """Whether an operation belongs to a backward pass, in words."""
     if op.node is None:
         return ""
     return "backward" if op.derived else "in a backward function"

@@ -6,7 +6,7 @@ import ast
 
 from whynan.model import OpRecord
 from whynan.ops.table import row, spelled
-from whynan.source.trees import UNREADABLE, expression_of, parsed, statements
+from whynan.source.trees import UNREADABLE, expression_of, last_word, parsed, statements
 
 OPERATORS: dict[type[ast.AST], str] = {
     ast.Div: "/", ast.Mult: "*", ast.Add: "+", ast.Sub: "-", ast.Pow: "**", ast.MatMult: "@",
@@ -46,25 +46,17 @@ def call_of(op: OpRecord) -> str:
     if assigning is not None:
         return f"{OPERATORS[type(assigning.op)]}=" if type(assigning.op) in OPERATORS else op.name
     tree = _tree(op)
-    if isinstance(tree, ast.BinOp):
+    if isinstance(tree, ast.BinOp | ast.UnaryOp):
         return OPERATORS.get(type(tree.op), op.name)
-    if isinstance(tree, ast.UnaryOp):
-        return OPERATORS.get(type(tree.op), op.name)
-    if isinstance(tree, ast.Call):
-        func = tree.func
-        if isinstance(func, ast.Attribute):
-            owner = ast.unparse(func.value)
-            if owner in _NAMESPACES:
-                return f"{owner}.{func.attr}"
-            if owner.startswith("torch.") and owner.replace(".", "").isidentifier():
-                return f"{owner}.{func.attr}"
-            if owner == "self":
-                return f"self.{func.attr}"
-            tensor = _matches(func.attr, op) and not op.op.startswith("array.")
-            return f"Tensor.{func.attr}" if tensor else func.attr
-        if isinstance(func, ast.Name):
-            return func.id
-    return op.name
+    func = tree.func if isinstance(tree, ast.Call) else None
+    if not isinstance(func, ast.Attribute):
+        return last_word(func) or op.name
+    owner = ast.unparse(func.value)
+    part_of_torch = owner.startswith("torch.") and owner.replace(".", "").isidentifier()
+    if owner in _NAMESPACES or part_of_torch or owner == "self":
+        return f"{owner}.{func.attr}"
+    tensor = _matches(func.attr, op) and not op.op.startswith("array.")
+    return f"Tensor.{func.attr}" if tensor else func.attr
 
 
 def short_call(op: OpRecord) -> str:
@@ -111,7 +103,7 @@ def operand_names(op: OpRecord) -> list[str | None]:
         func = tree.func
         if isinstance(func, ast.Attribute) and ast.unparse(func.value) not in _NAMESPACES:
             parts = [func.value, *parts]
-        name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+        name = last_word(func) or ""
         if not _matches(name, op) and not _is_synonym(name.strip("_"), op.name):
             return names
     if isinstance(tree, ast.BinOp) and len(op.inputs) == 1:
@@ -135,8 +127,7 @@ def _hands_on(op: OpRecord, tree: ast.AST | None) -> bool:
     """Whether the library's function gives its own arguments to the operation, in their order."""
     if op.inside is None or op.inside.startswith(OPERATOR_WRAPPERS):
         return True
-    func = tree.func if isinstance(tree, ast.Call) else None
-    called = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", None)
+    called = last_word(tree.func) if isinstance(tree, ast.Call) else None
     # `F.embedding` for one takes them the other way round.
     in_order = bool(op.inputs) and op.inputs[0].role in ("self", "input")
     return called == op.inside == op.name and in_order

@@ -68,6 +68,12 @@ def called(operand: Operand | None, fallback: str = "its input") -> str:
     return f"`{operand.name}`" if operand is not None and operand.name else fallback
 
 
+def some_of(operand: Operand, n: int, what: str) -> str:
+    """`3 values of 5,120 in `p` exactly 0`."""
+    count = operand.stats.count if operand.stats is not None else n
+    return f"{plural(n, 'value')} of {count:,} in {called(operand)} {what}"
+
+
 def spoken(op: OpRecord, operand: Operand) -> str:
     """An operand by the user's name for it, as a parameter, or by its place in the operation."""
     if operand.name:

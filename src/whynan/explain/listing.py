@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from whynan.explain.snippet import Quotes, shown_path, source_line
+from whynan.explain.snippet import Quotes, source_line
 from whynan.explain.stages import Stage
 from whynan.model import Site
+from whynan.source.quotes import short_path
 
 AROUND_ORIGIN = 3
 AROUND_OTHERS = 1
@@ -69,7 +70,7 @@ def _listing(file: str, placed: list[tuple[Stage, Site]], quotes: Quotes) -> Lis
     lines: list[Line] = []
     for block in _blocks(found):
         lines += [Line(number=None), *block] if lines else block
-    return Listing(file=file, shown=shown_path(file), lines=tuple(lines))
+    return Listing(file=file, shown=short_path(file), lines=tuple(lines))
 
 
 def _blocks(lines: list[Line]) -> Iterator[list[Line]]:

@@ -37,27 +37,19 @@ def find_patterns(name: str) -> list[Pattern]:
 
 def pages(name: str) -> str:
     """The page of a name; a code that a run and lint share shows both."""
-    found = find_patterns(name)
-    wanted = _plain(name)
+    found, wanted = find_patterns(name), _plain(name)
     if any(p.slug == wanted for p in found):
         return pattern_page(next(p for p in found if p.slug == wanted))
     try:
-        shown = [page(find_rule(name))]
+        rule = find_rule(name)
     except UsageError:
         if not found:
             raise UsageError(
                 f"no rule is called {name!r}; `whynan explain --list` shows all"
             ) from None
-        shown = [pattern_page(found[0])] if len(found) == 1 else []
-        return shown[0] if shown else _listing(found)
-    return (
-        "\n".join([*shown, _listing(found_by_code(wanted))]) if found_by_code(wanted) else shown[0]
-    )
-
-
-def found_by_code(name: str) -> list[Pattern]:
-    """Patterns that lead to a run-time rule, by its code, slug or mechanism."""
-    return find_patterns(find_rule(name).code)
+        return pattern_page(found[0]) if len(found) == 1 else _listing(found)
+    led_by = find_patterns(rule.code)
+    return "\n".join([page(rule), _listing(led_by)]) if led_by else page(rule)
 
 
 def _listing(found: list[Pattern]) -> str:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import linecache
-import os
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from whynan.model import Site
-from whynan.source.cells import cell_name
 
 Quotes = Mapping[str, Mapping[int, str]]
 
@@ -21,17 +19,6 @@ class Row(NamedTuple):
     number: int | None
     text: str
     kind: Literal["source", "origin", "note", "gap"]
-
-
-def shown_path(file: str) -> str:
-    """Relative to the working directory where that is shorter to read."""
-    if cell := cell_name(file):
-        return cell
-    try:
-        relative = os.path.relpath(file)
-    except (OSError, ValueError):  # the working directory is gone; another drive
-        return file
-    return file if relative.startswith("..") else relative
 
 
 def snippet(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from whynan.diagnosis.chain import made_from
+from whynan.diagnosis.chain import backward_word, made_from
 from whynan.diagnosis.naming import call_of
 from whynan.diagnosis.words import sink_word
 from whynan.explain.story import shown
@@ -40,7 +40,7 @@ def stages_of(anomaly: Anomaly) -> list[Stage]:
     found = _reasons(anomaly)
     if evidence.origin_kind != "unseen":
         found.append(_stage(anomaly.origin, "origin", finding.label.removeprefix("origin: ")))
-    path = [_stage(op, "path", _backward(op)) for op in evidence.path[:MOST]]
+    path = [_stage(op, "path", backward_word(op)) for op in evidence.path[:MOST]]
     found += _fold(path, head=3, tail=1)
     found.append(
         Stage(
@@ -77,12 +77,6 @@ def _stage(op: OpRecord, role: Literal["reason", "origin", "path"], note: str) -
         module=op.module,
         tensors=(*op.inputs, *op.outputs),
     )
-
-
-def _backward(op: OpRecord) -> str:
-    if op.node is None:
-        return ""
-    return "backward" if op.derived else "in a backward function"
 
 
 def _fold(stages: list[Stage], *, head: int, tail: int) -> list[Stage]:

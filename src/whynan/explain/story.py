@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from whynan.diagnosis.naming import call_of
-from whynan.explain.snippet import Row, shown_path, snippet
+from whynan.explain.snippet import Row, snippet
 from whynan.model import Anomaly, Evidence, Fix, Link, Sample, Site, number
 from whynan.ops.table import row
+from whynan.source.quotes import short_path
 
 SHOWN = {"lift_fresh": "comes in", "entry": "comes in", "set": "loaded", "addmm": "linear"}
 KERNELS = ("matmul", "norm", "sub")  # of which each of torch's operators is one form
@@ -87,7 +88,7 @@ def tell(anomaly: Anomaly) -> Story:
 
 def _place(site: Site) -> str:
     column = "" if site.column is None else f":{site.column + 1}"
-    return f"{shown_path(site.file)}:{site.line}{column}"
+    return f"{short_path(site.file)}:{site.line}{column}"
 
 
 def _seen_at(anomaly: Anomaly) -> str:

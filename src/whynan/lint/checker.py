@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -58,13 +57,15 @@ class Checker:
 
         def ask(term: Term, here: Walker) -> None:
             for pattern in self.by_op.get(term.op, ()):
+                if pattern.operands not in (None, len(term.args)):
+                    continue
                 match = pattern.check(term, here)
                 if match is None or (match.weak and pattern.slug not in self.named):
                     continue
                 match = _in_its_library(match, library_of(term, here))
                 if match is None:
                     continue
-                key = _span(match.node)
+                key = _span(match.term)
                 taken = matches.get(key)
                 if taken is None or pattern.rank < taken[0].rank:
                     matches[key] = (pattern, match)
@@ -79,7 +80,8 @@ class Checker:
         findings = [
             _finding(pattern, match, source, path, walker.unwritten)
             for key, (pattern, match) in matches.items()
-            if key not in covered and not allowed.covers(pattern.code, pattern.slug, match.node)
+            if key not in covered
+            and not allowed.covers(pattern.code, pattern.slug, match.term.node)
         ]
         return sorted(findings, key=lambda f: f.order)
 
@@ -93,15 +95,16 @@ def _in_its_library(match: Match, library: str) -> Match | None:
     return replace(match, help=help, edit=edit)
 
 
-def _span(node: ast.expr) -> tuple[int, int, int, int]:
+def _span(term: Term) -> tuple[int, int, int, int]:
+    node = term.node
     return (node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0)
 
 
 def _finding(
     pattern: Pattern, match: Match, source: Source, path: str, unwritten: set[int]
 ) -> Finding:
-    line, column = source.start(match.node)
-    end_line, end_column = source.end(match.node)
+    line, column = source.start(match.term.node)
+    end_line, end_column = source.end(match.term.node)
     return Finding(
         path=path,
         line=line,

@@ -102,10 +102,9 @@ def tested(term: Term, here: Walker) -> bool:
 
 def _roots(term: Term, depth: int = 5) -> set[str]:
     names = names_in(term)
-    if depth:
-        for t in [term]:
-            if t.op == "name" and t.binding is not None and t.binding.op not in ("param", "merged"):
-                names |= _roots(t.binding, depth - 1)
+    binding = term.binding if depth and term.op == "name" else None
+    if binding is not None and binding.op not in ("param", "merged"):
+        names |= _roots(binding, depth - 1)
     return names
 
 
@@ -143,16 +142,14 @@ def bounded_above(term: Term, depth: int = 8) -> bool:
         return floor or bounded or nonnegative(inner, depth - 1)
     if t.op == "sub" and len(t.args) == 2:
         a, b = t.args
-        return _is_max_of(b, a) or (bounded_above(a, depth - 1) and nonnegative(b, depth - 1))
-    if t.op == "add":
+        return _is_max(b) or (bounded_above(a, depth - 1) and nonnegative(b, depth - 1))
+    if t.op in ("add", "merged"):
         return all(bounded_above(a, depth - 1) for a in t.args)
     if t.op in ("mul", "div") and len(t.args) == 2:
         a, b = t.args
         if any(_is_negative(x) and nonnegative(y, depth - 1) for x, y in ((a, b), (b, a))):
             return True
         return (bounded_above(a, depth - 1) and (number_of(b) is not None or bounded_above(b, depth - 1)))  # fmt: skip
-    if t.op == "merged":
-        return all(bounded_above(a, depth - 1) for a in t.args)
     return False
 
 
@@ -200,7 +197,7 @@ def nonnegative(term: Term, depth: int = 8) -> bool:
     return positive and all(nonnegative(a, depth - 1) for a in parts)
 
 
-def _is_max_of(term: Term, other: Term) -> bool:
+def _is_max(term: Term) -> bool:
     """`x - x.max(...)`, however the maximum was taken; any variable called max counts."""
     t = strip(term)
     if t.op in ("piece", "attr") and t.args:
@@ -236,6 +233,14 @@ def one_minus(term: Term) -> Term | None:
             if number_of(b) == 1 and inner.op == "neg":
                 return inner.args[0]
     return None
+
+
+def log_of_one_minus(log: Term, inner: Term) -> Term | None:
+    """The x of `log(1 - x)` and `log1p(-x)`, of which `inner` is what the logarithm is taken of."""
+    if log.op != "log1p":
+        return one_minus(inner)
+    negative = strip(inner)
+    return negative.args[0] if negative.op == "neg" else None
 
 
 def one_plus(term: Term) -> Term | None:
@@ -277,9 +282,8 @@ def is_mask(term: Term) -> bool:
         return True
     if t.op == "attr" and MASK.search(str(t.value)):
         return True
-    if term.op == "name" and MASK.search(str(term.value).rsplit(".", 1)[-1]):
-        return True
-    if t.op in ("param", "name") and MASK.search(str(t.value).rsplit(".", 1)[-1]):
+    names = [str(x.value).rsplit(".", 1)[-1] for x in (term, t) if x.op in ("param", "name")]
+    if any(map(MASK.search, names)):
         return True
     rest = one_minus(t)
     return rest is not None and is_mask(rest)
@@ -338,11 +342,7 @@ def has_gradient(term: Term, here: Walker) -> bool:
     """May a gradient flow through this? Not in NumPy, under `no_grad`, in metrics and processing."""
     if here.no_grad or term.kind not in ("tensor", "?") or NO_GRADIENT.search(here.source.path):
         return False
-    return not _under_detach(term)
-
-
-def _under_detach(term: Term) -> bool:
-    return any(t.op == "detach" for t in (term, *term.args))
+    return not any(t.op == "detach" for t in (term, *term.args))
 
 
 def is_generic(term: Term) -> bool:

@@ -11,7 +11,6 @@ from pathlib import Path
 from whynan.errors import UsageError
 from whynan.lint.selection import Config, matches
 
-SUFFIXES = (".py", ".ipynb", ".pyi")
 SKIPPED = frozenset({"__pycache__", "node_modules", "venv", "build", "dist", "site-packages"})
 
 

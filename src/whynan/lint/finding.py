@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Literal
 
 from whynan.lint.terms import Term
 
 Severity = Literal["error", "warning", "info"]
-SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,42 +22,19 @@ class Edit:
     above: int = 0  # the line of the import before which it goes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Match:
     """A rule's claim about one expression."""
 
-    node: ast.expr
+    term: Term
     message: str
     help: str
+    _: KW_ONLY
     elsewhere: str = ""  # the help where the values are not torch's; '' if the claim is about torch
     edit: Edit | None = None
     severity: Severity | None = None  # else the rule's own
     weak: bool = False  # right shape, no evidence: shown only when the rule is asked for by name
-    covers: tuple[ast.expr, ...] = ()  # expressions about which nothing else need be said
-
-
-def hit(
-    term: Term,
-    message: str,
-    help: str,
-    *,
-    elsewhere: str = "",
-    edit: Edit | None = None,
-    severity: Severity | None = None,
-    weak: bool = False,
-    covers: tuple[Term, ...] = (),
-) -> Match:
-    """A match at a term."""
-    return Match(
-        node=term.node,
-        message=message,
-        help=help,
-        elsewhere=elsewhere,
-        edit=edit,
-        severity=severity,
-        weak=weak,
-        covers=tuple(t.node for t in covers),
-    )
+    covers: tuple[Term, ...] = ()  # expressions about which nothing else need be said
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

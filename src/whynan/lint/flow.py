@@ -66,6 +66,13 @@ class Walker:
     def scope(self) -> Scope:
         return self.reader.scope
 
+    @property
+    def body(self) -> str:
+        """The function around this place, as typed; '' outside of any."""
+        if self.function is None:
+            return ""
+        return "\n".join(self.source.lines[self.function.lineno - 1 : self.function.end_lineno])
+
     def _visit(self, term: Term) -> None:
         if not self.silent:
             self._check(term, self)

@@ -10,7 +10,7 @@ from whynan.lint.layout import LINES
 from whynan.lint.spelling import KNOWN, operation
 from whynan.lint.terms import SHAPE_OPS
 from whynan.ops.table import that
-from whynan.source.trees import Function, parsed
+from whynan.source.trees import Function, last_word, parsed
 
 # Only what does nothing but compute may go unrun: no drawing of numbers, no module of the user's.
 DRAWS = that("random")
@@ -80,8 +80,7 @@ def _only_computes(value: ast.expr) -> bool:
         if isinstance(node, EFFECTS):
             return False
         if isinstance(node, ast.Call):
-            function = node.func
-            name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")  # fmt: skip
+            name = last_word(node.func) or ""
             op = operation(name)
             if name.endswith("_") or op in DRAWS or (op not in KNOWN and op not in SHAPE_OPS):
                 return False

@@ -25,6 +25,7 @@ from whynan.lint.spelling import (
 )
 from whynan.lint.terms import SHAPE_OPS, Kind, Term, names_in, resolve
 from whynan.ops.table import MODULES
+from whynan.source.trees import last_word
 
 BUILTINS = frozenset([
     "len", "int", "float", "round", "bool", "max", "min", "sum", "abs", "pow", "range",
@@ -231,19 +232,14 @@ class Reader:
             return self._builtin(node, function.id, args, kw)
         if isinstance(function, ast.Attribute) and callee is not None and callee.op == "receiver":
             return self._method(node, function.attr, callee.args[0], args, kw)
-        name = (
-            function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", None)
-        )
-        return Term("unknown", node, (*args, *kw.values()), value=name)
+        return Term("unknown", node, (*args, *kw.values()), value=last_word(function))
 
     def _is_builtin(self, name: str) -> bool:
         return name in BUILTINS and self.scope.owner(name) is None
 
     def _arguments(self, node: ast.Call) -> tuple[Term, ...]:
         """In `where(c, a, b)` the condition has been looked at when a and b are read."""
-        function = node.func
-        name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-        if name != "where" or len(node.args) != 3:
+        if last_word(node.func) != "where" or len(node.args) != 3:
             return tuple(self.read(a) for a in node.args)
         condition = self.read(node.args[0])
         before = self.tested

@@ -59,6 +59,17 @@ def negated(term: Term, here: Walker) -> str:
     return f"-{operand(term, here)}"
 
 
+def other_arguments(term: Term, here: Walker) -> list[str] | None:
+    """What a call is given besides its first argument, as typed; None if that cannot be told."""
+    node = term.node
+    if term.form != "call" or not isinstance(node, ast.Call) or not node.args:
+        return None
+    if not all(k.arg for k in node.keywords):
+        return None
+    typed = [here.source.segment(a) for a in node.args[1:]]
+    return typed + [f"{k.arg}={here.source.segment(k.value)}" for k in node.keywords]
+
+
 def call(
     whole: Term,
     here: Walker,

@@ -8,16 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from whynan.lint.finding import Match, Severity
+from whynan.lint.flow import Walker
 from whynan.lint.terms import Term
 from whynan.rulebook import Page, import_all
 
-if TYPE_CHECKING:
-    from whynan.lint.flow import Walker
+__all__ = [
+    "Match",
+    "Pattern",
+    "Term",
+    "Walker",
+    "pattern",
+    "patterns",
+]  # all that a rule is made of
 
-Check = Callable[[Term, "Walker"], Match | None]
+Check = Callable[[Term, Walker], Match | None]
 FixClass = Literal["sometimes", "never"]
 FIX_WORDS = {
     "sometimes": "applied by --fix where it is safe",
@@ -34,6 +41,7 @@ class Pattern(Page):
     fix: FixClass
     default: bool  # looked for unless deselected
     rank: int  # where two patterns match one expression, the lower speaks
+    operands: int | None  # it is asked about terms with so many alone
     check: Check
 
     @property
@@ -53,7 +61,8 @@ def pattern(
     ops: tuple[str, ...],
     fix: FixClass = "never",
     default: bool = True,
-    rank: int = 50,
+    rank: int,
+    operands: int | None = None,
 ) -> Callable[[Check], Check]:
     """Enter a check into the table, to be asked about terms of these operations."""
 
@@ -68,6 +77,7 @@ def pattern(
             fix=fix,
             default=default,
             rank=rank,
+            operands=operands,
             check=check,
             module=check.__module__,
         )

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from whynan import voice
 from whynan.errors import UsageError
-from whynan.explain.snippet import shown_path
 from whynan.explain.story import tell, told_sample
 from whynan.model import Diagnosis, Fix
 from whynan.repair import patches
@@ -22,6 +21,7 @@ from whynan.repair.trial import Ran, Trial, run
 from whynan.repair.verdict import Verdict
 from whynan.report import json_report, remedy, terminal
 from whynan.run.program import Program
+from whynan.source.quotes import short_path
 
 BUDGET_S = 120.0
 UNDO = "whynan-fix.patch"
@@ -138,7 +138,7 @@ def _show(diagnosis: Diagnosis, *, told: bool) -> None:
     lines = [] if told else terminal.draw([tell(bare)], diagnosis.notes)
     while lines and not lines[-1].plain:
         lines.pop()
-    home = shown_path(first.origin.site.file) if first.origin.site else None
+    home = short_path(first.origin.site.file) if first.origin.site else None
     lines += remedy.draw(first.finding.fixes, home)
     voice.report(terminal.styled(lines, voice.is_on_terminal()))
 

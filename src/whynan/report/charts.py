@@ -18,7 +18,7 @@ TITLES = {
     "loss": "loss", "grad_max": "largest gradient norm", "grad_norm": "whole gradient norm",
     "lr": "learning rate", "scale": "loss scale", "update_ratio": "update to weight ratio",
 }  # fmt: skip
-NOT_DRAWN = {"step", "layers"}
+DRAWN = [f.name for f in dataclasses.fields(HistoryRow) if f.name not in ("step", "layers")]
 
 Point = tuple[int, float]
 Place = tuple[float, float]
@@ -47,10 +47,13 @@ class Chart:
 
 def charts_of(history: Sequence[HistoryRow], failing: int | None) -> list[Chart]:
     """One chart for each number that was measured."""
-    names = [f.name for f in dataclasses.fields(HistoryRow) if f.name not in NOT_DRAWN]
-    found = [(name, series(history, name)) for name in names]
+    found = [(name, series(history, name)) for name in DRAWN]
     steps = [row.step for row in history] + ([] if failing is None else [failing])
     return [_chart(name, points, steps, failing) for name, points in found if points]
+
+
+def title_of(name: str) -> str:
+    return TITLES.get(name, name.replace("_", " "))
 
 
 def series(history: Sequence[HistoryRow], name: str) -> list[Point]:
@@ -68,7 +71,7 @@ def _chart(name: str, points: list[Point], steps: list[int], failing: int | None
     line, gaps, dots = _line(kept, x, y)
     return Chart(
         name=name,
-        title=TITLES.get(name, name.replace("_", " ")),
+        title=title_of(name),
         summary=summary(points, failing),
         remarks=tuple(_remarks(points, steps, y.log, bool(spread), bool(gaps))),
         line=line,

@@ -62,7 +62,12 @@ def heatmaps_of(
 
 
 def _map(
-    title: str, names: list[str], steps: list[int], cells: Cells, dtype: str, failing: int | None
+    title: str,
+    names: list[str],
+    steps: list[int],
+    cells: Cells,
+    dtype: str = "float32",
+    failing: int | None = None,
 ) -> HeatMap:
     began = where_it_began(names, steps, cells)
     chosen = _most_moved(cells)
@@ -107,11 +112,8 @@ def _in_numbers(
 
 def where_it_began(names: Sequence[str], steps: Sequence[int], cells: Cells) -> str:
     """The layers that were the first to grow a hundredfold, or to become non-finite."""
-    starts = {}
-    for name, row in zip(names, cells, strict=True):
-        place = _first_growth(row)
-        if place is not None:
-            starts[name] = place
+    grown = ((name, _first_growth(row)) for name, row in zip(names, cells, strict=True))
+    starts = {name: place for name, place in grown if place is not None}
     if not starts:
         return _slow_climb(names, steps, cells)
     first = min(starts.values())

@@ -18,7 +18,6 @@ from markupsafe import Markup, escape
 
 from whynan.explain.layout import Branch, tree_of
 from whynan.explain.listing import Listing, listings_of
-from whynan.explain.snippet import shown_path
 from whynan.explain.stages import Stage, stages_of
 from whynan.explain.story import Story, no_harm, tell
 from whynan.files import write_atomically
@@ -35,6 +34,7 @@ from whynan.model import (
 from whynan.report import gauge
 from whynan.report.charts import charts_of
 from whynan.report.heatmap import heatmaps_of
+from whynan.source.quotes import short_path
 
 FOLDER = Path(__file__).parent / "page"
 _serial = itertools.count(1)  # two reports in one notebook must not share anchors
@@ -96,23 +96,20 @@ def _embedded_style() -> Markup:
 
 
 def _render(template: str, diagnosis: Diagnosis, **more: Any) -> str:
+    page = _environment().get_template(template)
     first = diagnosis.anomalies[0] if diagnosis.anomalies else None
     failing = first.evidence.step if first else None
     dtype = first.origin.dtype if first else "float32"
-    return (
-        _environment()
-        .get_template(template)
-        .render(
-            diagnosis=diagnosis,
-            faults=[_fault(a, diagnosis.history) for a in diagnosis.anomalies],
-            charts=charts_of(diagnosis.history, failing),
-            heatmaps=heatmaps_of(diagnosis.history, dtype, failing),
-            failing=failing,
-            healthy=no_harm(diagnosis.steps),
-            environment=_facts(diagnosis),
-            uid=f"w{next(_serial)}",
-            **{"css": _asset("page.css"), **more},
-        )
+    return page.render(
+        diagnosis=diagnosis,
+        faults=[_fault(a, diagnosis.history) for a in diagnosis.anomalies],
+        charts=charts_of(diagnosis.history, failing),
+        heatmaps=heatmaps_of(diagnosis.history, dtype, failing),
+        failing=failing,
+        healthy=no_harm(diagnosis.steps),
+        environment=_facts(diagnosis),
+        uid=f"w{next(_serial)}",
+        **{"css": _asset("page.css"), **more},
     )
 
 
@@ -179,7 +176,7 @@ def _environment() -> jinja2.Environment:
     environment.globals.update(
         gauge=gauge.gauge,
         bars_of=gauge.bars_of,
-        shown_path=shown_path,
+        shown_path=short_path,
         anchor=_anchor,
         index=_index,
     )

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from whynan.diagnosis.naming import call_of
-from whynan.explain.snippet import shown_path
 from whynan.files import write_atomically
 from whynan.model import Anomaly, Diagnosis, HistoryRow, Link, Operand, Site, kind_of
+from whynan.source.quotes import short_path
 
 SCHEMA = "whynan.report/1"
 
@@ -96,7 +96,7 @@ def _site(site: Site | None) -> dict[str, Any] | None:
     if site is None:
         return None
     return {
-        "file": shown_path(site.file),
+        "file": short_path(site.file),
         "line": site.line,
         "end_line": site.end_line,
         "column": site.column,

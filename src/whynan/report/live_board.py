@@ -43,7 +43,7 @@ class LiveBoard:
         if step % self._rows_every == 0:
             self._try(lambda: self._send(self._thinning()))
         if _is_drawn(step - 1):
-            self._try(lambda: self._histograms(step - 1))
+            self._try(lambda: tensorboard.send_spreads(self._spreads(), step - 1, self._writer))
 
     def flush(self) -> None:
         """Every row that was not sent yet."""
@@ -75,9 +75,6 @@ class LiveBoard:
         if new:
             self._sent = new[-1].step
             tensorboard.send_rows(new[::every], self._writer)
-
-    def _histograms(self, step: int) -> None:
-        tensorboard.send_spreads(self._spreads(), step, self._writer)
 
 
 def _is_drawn(step: int) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from rich.text import Text
 
 from whynan.model import HistoryRow, number
-from whynan.report.charts import NOT_DRAWN, TITLES, Point, series
+from whynan.report.charts import DRAWN, Point, series, title_of
 
 LEVELS = "▁▂▃▄▅▆▇█"
 BAD = "×"
@@ -17,9 +17,8 @@ WIDTH = 32
 
 def draw(history: Sequence[HistoryRow]) -> list[Text]:
     """One line for each number that was measured; none for a history of a single step."""
-    names = [name for name in HistoryRow.__dataclass_fields__ if name not in NOT_DRAWN]
-    measured = [(name, series(history, name)) for name in names]
-    shown = [(TITLES.get(name, name.replace("_", " ")), s) for name, s in measured if len(s) > 1]
+    measured = [(title_of(name), series(history, name)) for name in DRAWN]
+    shown = [(title, points) for title, points in measured if len(points) > 1]
     if not shown:
         return []
     first, last = min(r.step for r in history), max(r.step for r in history)

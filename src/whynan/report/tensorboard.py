@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol
@@ -10,7 +9,7 @@ from typing import Any, Protocol
 from whynan.explain.story import tell
 from whynan.model import Anomaly, Diagnosis, HistoryRow, LayerSpread
 from whynan.report import terminal
-from whynan.report.charts import NOT_DRAWN, series
+from whynan.report.charts import DRAWN, series
 from whynan.report.event_file import EventFile
 
 
@@ -39,7 +38,7 @@ def send(diagnosis: Diagnosis, writer: Writer) -> None:
 
 def send_rows(history: tuple[HistoryRow, ...], writer: Writer) -> None:
     """Scalars of these steps."""
-    for name in [f.name for f in dataclasses.fields(HistoryRow) if f.name not in NOT_DRAWN]:
+    for name in DRAWN:
         for step, value in series(history, name):
             writer.add_scalar(f"whynan/{name}", value, step)
     for row in history:

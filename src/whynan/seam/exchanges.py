@@ -32,7 +32,7 @@ def install(job: Job, patches: Patches) -> None:
         for name in SENT:
             if hasattr(module, name):
                 patches.wrap(module, name, exchanges.wrap)
-    patches.wrap(DistributedDataParallel, "__init__", exchanges.wrap_replica)
+    patches.after(DistributedDataParallel, "__init__", job.replica_made)
 
 
 class _Exchanges:
@@ -45,13 +45,6 @@ class _Exchanges:
             result = original(*args, **kwargs)
             self._job.job_joined()
             return result
-
-        return init
-
-    def wrap_replica(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def init(replica: Any, *args: Any, **kwargs: Any) -> None:
-            original(replica, *args, **kwargs)
-            self._job.replica_made(replica)
 
         return init
 

@@ -11,7 +11,6 @@ from torch.autograd import forward_ad
 from whynan.seam.private import (
     CHILDREN,
     COMPOSITE,
-    FACTORS,
     OWN_HOOKS,
     Overload,
     Packet,
@@ -24,12 +23,6 @@ from whynan.seam.private import (
 def sequence_of(node: Any) -> int:
     """The number under which an autograd node was made."""
     return node._sequence_nr()  # type: ignore[no-any-return]  # of torch
-
-
-def factor_of(node: Any) -> Any:
-    """Of a product or a quotient with one differentiable operand: the other one."""
-    saved = (getattr(node, name, None) for name in FACTORS)
-    return next((factor for factor in saved if factor is not None), None)
 
 
 def has_transforms() -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -27,10 +28,9 @@ def install(events: Events, patches: Patches) -> None:
     casts = _Casts(events)
     patches.wrap(nn.Module, "half", casts.wrap_half)
     patches.wrap(nn.Module, "to", casts.wrap_to)
-    patches.wrap(torch, "compile", _Compiling(events, without).wrap)
-    buffers = _Buffers(events)
-    patches.wrap(nn.Module, "register_buffer", buffers.wrap)
-    patches.wrap(nn.Module, "__setstate__", buffers.wrap)
+    patches.wrap(torch, "compile", partial(_wrap_compile, events, without))
+    for name in ("register_buffer", "__setstate__"):  # the latter out of a copy or a file
+        patches.after(nn.Module, name, partial(events.tell, "buffers_made"))
 
 
 class _Local(threading.local):
@@ -136,34 +136,16 @@ class _Casts:
             self._events.tell("cast_ends", module)
 
 
-class _Compiling:
-    """`torch.compile`, as far as the program calls it: torch.cond and others compile for themselves."""
+def _wrap_compile(
+    events: Events, without: _WithoutGradients, original: Callable[..., Any]
+) -> Callable[..., Any]:
+    """As far as the program calls it: torch.cond and others compile for themselves."""
 
-    def __init__(self, events: Events, without: _WithoutGradients) -> None:
-        self._events = events
-        self._without = without
+    def compile_function(*args: Any, **kwargs: Any) -> Any:
+        caller = beyond_own(sys._getframe(1)).f_code.co_filename
+        if not is_torch_file(caller) or caller.endswith("nn/modules/module.py"):
+            without.give_up()
+            events.tell("compiled")
+        return original(*args, **kwargs)
 
-    def wrap(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def compile_function(*args: Any, **kwargs: Any) -> Any:
-            caller = beyond_own(sys._getframe(1)).f_code.co_filename
-            if not is_torch_file(caller) or caller.endswith("nn/modules/module.py"):
-                self._without.give_up()
-                self._events.tell("compiled")
-            return original(*args, **kwargs)
-
-        return compile_function
-
-
-class _Buffers:
-    """Modules that get a buffer, or come with some out of a copy or a file."""
-
-    def __init__(self, events: Events) -> None:
-        self._events = events
-
-    def wrap(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def own(module: Any, *args: Any, **kwargs: Any) -> Any:
-            result = original(module, *args, **kwargs)
-            self._events.tell("buffers_made", module)
-            return result
-
-        return own
+    return compile_function

@@ -47,11 +47,9 @@ def needed(path: str, *, since: str, lost: str) -> Any:
     return _absent(name) if found is ABSENT else found
 
 
-def optional(
-    path: str, fallback: Any, *, since: str, instead: str, lost: str, until: str = ""
-) -> Any:
+def optional(path: str, fallback: Any, *, since: str, instead: str, lost: str) -> Any:
     """What torch has under that name, else the fallback, which `instead` describes."""
-    NAMES[path] = Name(path=path, since=since, until=until, instead=instead, lost=lost)
+    NAMES[path] = Name(path=path, since=since, instead=instead, lost=lost)
     found = find(path)
     return fallback if found is ABSENT else found
 

@@ -28,6 +28,19 @@ class Patches:
         self._saved.append((owner, name, None if inherited else original, replacement))
         setattr(owner, name, replacement)
 
+    def after(self, owner: Any, name: str, tell: Callable[[Any], Any]) -> None:
+        """Tell of the object whose method was called, when that is done."""
+
+        def wrapper(original: Callable[..., Any]) -> Wrapper:
+            def call(itself: Any, *args: Any, **kwargs: Any) -> Any:
+                result = original(itself, *args, **kwargs)
+                tell(itself)
+                return result
+
+            return call
+
+        self.wrap(owner, name, wrapper)
+
     def restore(self) -> None:
         """Put everything back, unless somebody replaced it again meanwhile."""
         while self._at_the_end:

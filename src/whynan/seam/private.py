@@ -53,20 +53,6 @@ saved_tensors_hooks: Callable[[bool], Any] = optional(
     instead="every layer of an LSTM is recorded operation by operation",
     lost="Recording an `nn.LSTM` takes longer.",
 )
-FACTORS = (
-    read(
-        "torch._C._functions.MulBackward0._saved_other",
-        since="1.13",
-        instead="the product counts as any other loss",
-        lost="A loss that overflows only because it was scaled by hand is reported.",
-    ),
-    read(
-        "torch._C._functions.MulBackward0._saved_self",
-        since="1.13",
-        instead="the product counts as any other loss",
-        lost="A loss that overflows only because it was scaled by hand is reported.",
-    ),
-)
 read(
     "torch.autograd.forward_ad._current_level",
     since="1.13",

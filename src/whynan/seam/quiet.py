@@ -39,11 +39,6 @@ def other_modes_off() -> Iterator[None]:
         yield
 
 
-def has_other_modes() -> bool:
-    """Whether the program has modes of its own; the recorder's counts where it was not paused."""
-    return bool(function_modes() or dispatch_modes())
-
-
 def is_transformed() -> bool:
     """Whether torch.func is at work, whose tensors stand for many and cannot be read; or
     `torch.jit.trace`, which would write down what whynan computes."""
@@ -66,9 +61,9 @@ class Quiet:
         self.local = _PerThread()
         self._failed = failed
 
-    def __call__(self, work: Callable[..., Any], *args: Any, otherwise: Any = None) -> Any:
+    def __call__(self, work: Callable[..., Any], *args: Any) -> Any:
         if not self.active:
-            return otherwise
+            return None
         local = self.local
         local.own += 1
         others = dispatch_modes()
@@ -80,7 +75,7 @@ class Quiet:
             return work(*args)
         except Exception as error:
             self._fail(error)
-            return otherwise
+            return None
         finally:
             if mode is not None:
                 push_mode(mode)

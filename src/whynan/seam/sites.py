@@ -94,13 +94,6 @@ def capture(frame: FrameType | None, stop: CodeType | None = None) -> Frames | N
     return None
 
 
-def users_own(frames: Frames | None) -> Frames | None:
-    """The user's line, also where a third party's code stands in between."""
-    if frames is None or frames.user_code is None:
-        return frames
-    return Frames(frames.user_code, frames.user_lasti, None, 0, frames.inside)
-
-
 def passes_through(frame: FrameType | None, file_end: str, stop: CodeType) -> bool:
     """Whether a frame of that file stands between here and `stop`."""
     while frame is not None and frame.f_code is not stop:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from types import CodeType, FrameType
 from typing import Any
 
@@ -41,13 +42,12 @@ class _Cancelled(BaseException):
 
 def install(events: Events, patches: Patches) -> Optimizers:
     optimizers = Optimizers(events, patches)
-    patches.wrap(Optimizer, "__init__", optimizers.wrap_init)
+    patches.after(Optimizer, "__init__", optimizers.follow)
     patches.wrap(Optimizer, "zero_grad", optimizers.wrap_zero_grad)
     patches.wrap(Optimizer, "load_state_dict", optimizers.wrap_load)
-    backward, clip = _Backward(events), _Clipping(events)
-    patches.wrap(*BACKWARD, backward.wrap)
+    patches.wrap(*BACKWARD, partial(_wrap_backward, events))
     for module in (torch.nn.utils, torch.nn.utils.clip_grad):
-        patches.wrap(module, "clip_grad_norm_", clip.wrap)
+        patches.wrap(module, "clip_grad_norm_", partial(_wrap_clipping, events))
     patches.wrap(torch.amp.GradScaler, "scale", optimizers.scaling.wrap_scale)
     patches.wrap(torch.amp.GradScaler, "step", optimizers.scaling.wrap_step)
     return optimizers
@@ -70,13 +70,6 @@ class Optimizers:
             self._wrapped.add(kind)
             self._patches.wrap(kind, "step", self._wrap_step)
         self._events.tell("optimizer_made", optimizer)
-
-    def wrap_init(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def init(optimizer: Any, *args: Any, **kwargs: Any) -> None:
-            original(optimizer, *args, **kwargs)
-            self.follow(optimizer)
-
-        return init
 
     def wrap_load(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def load_state_dict(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
@@ -158,38 +151,29 @@ class Optimizers:
         return run
 
 
-class _Backward:
+def _wrap_backward(events: Events, original: Callable[..., Any]) -> Callable[..., Any]:
     """The engine's entry, which all of `backward()` and `autograd.grad` go through."""
+    local = events.quiet.local
 
-    def __init__(self, events: Events) -> None:
-        self._events = events
+    def run_backward(roots: Any, *args: Any, **kwargs: Any) -> Any:
+        if local.own or current_node() is not None or is_transformed() or all_hollow(roots):
+            return original(roots, *args, **kwargs)
+        events.tell("backward_begins", roots, sys._getframe(1))
+        result = original(roots, *args, **kwargs)
+        events.tell("backward_ends", roots)
+        return result
 
-    def wrap(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        events, local = self._events, self._events.quiet.local
-
-        def run_backward(roots: Any, *args: Any, **kwargs: Any) -> Any:
-            if local.own or current_node() is not None or is_transformed() or all_hollow(roots):
-                return original(roots, *args, **kwargs)
-            events.tell("backward_begins", roots, sys._getframe(1))
-            result = original(roots, *args, **kwargs)
-            events.tell("backward_ends", roots)
-            return result
-
-        return run_backward
+    return run_backward
 
 
-class _Clipping:
-    def __init__(self, events: Events) -> None:
-        self._events = events
+def _wrap_clipping(events: Events, original: Callable[..., Any]) -> Callable[..., Any]:
+    def clip(*args: Any, **kwargs: Any) -> Any:
+        norm = original(*args, **kwargs)
+        if isinstance(norm, torch.Tensor) and not events.quiet.local.own:
+            events.tell("gradients_clipped", norm)
+        return norm
 
-    def wrap(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def clip(*args: Any, **kwargs: Any) -> Any:
-            norm = original(*args, **kwargs)
-            if isinstance(norm, torch.Tensor) and not self._events.quiet.local.own:
-                self._events.tell("gradients_clipped", norm)
-            return norm
-
-        return clip
+    return clip
 
 
 class _Scaling:

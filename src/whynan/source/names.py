@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from whynan.source.bindings import Binding, How, Scope, place
@@ -70,12 +70,6 @@ class Names:
             return None  # it is never reached
         walk, moment = self._moments[statement]
         return walk.at(moment, name)
-
-    def known_before(self, statement: ast.AST) -> Iterator[Binding]:
-        """All that the scope has bound when a statement begins."""
-        if statement in self._moments:
-            walk, moment = self._moments[statement]
-            yield from (b for name in walk.history if (b := walk.at(moment, name)) is not None)
 
     def attributes(self, owner: ast.ClassDef) -> dict[str, list[Binding]]:
         """What the methods of a class give to `self.x`, by x."""

@@ -9,7 +9,15 @@ from functools import lru_cache
 from types import CodeType, FrameType
 
 from whynan.model import Site
-from whynan.source.trees import Loop, characters, expression_of, statement_at, statements, tree_of
+from whynan.source.trees import (
+    Loop,
+    characters,
+    expression_of,
+    last_word,
+    statement_at,
+    statements,
+    tree_of,
+)
 
 ASSIGNS = re.compile(r"\s*=(?!=)")
 
@@ -73,10 +81,7 @@ def in_one_loop(first: Site, second: Site) -> bool:
 def called_at(site: Site) -> str | None:
     """The last word of the call that stands there: `logdet`; None if it is no call."""
     tree = expression_of(site.expression)
-    func = tree.func if isinstance(tree, ast.Call) else None
-    if isinstance(func, ast.Attribute):
-        return func.attr
-    return func.id if isinstance(func, ast.Name) else None
+    return last_word(tree.func) if isinstance(tree, ast.Call) else None
 
 
 def argument_at(caller: FrameType) -> str:

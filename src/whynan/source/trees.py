@@ -80,6 +80,13 @@ def blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
     yield from (getattr(node, name, []) for name in ("orelse", "finalbody"))
 
 
+def last_word(function: ast.expr | None) -> str | None:
+    """`log` of `log` and of `torch.log`; None of what has no name."""
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else None
+
+
 def characters(text: str, offset: int) -> int:
     """The parser counts columns in UTF-8 bytes; readers and editors count characters."""
     return (

@@ -21,27 +21,25 @@ def softmax(x: Tensor, dim: int = -1, *, temperature: Tensor | float = 1.0) -> T
     equal largest values share.
     """
     dtype, x = widen(x)
-    if is_empty(x, dim):
-        return torch.softmax(x, dim).to(dtype)
-    if isinstance(temperature, Tensor):
-        return torch.softmax(_cooled_by(x, dim, temperature), dim).to(dtype)
-    if temperature == 1:
-        return torch.softmax(x, dim).to(dtype)
-    if temperature > 0:
+    is_number = not isinstance(temperature, Tensor)
+    if is_number and temperature > 0 and temperature != 1 and not is_empty(x, dim):
         return _cool(x, dim, temperature).to(dtype)
-    return torch.softmax(_cooled(x, dim, temperature), dim).to(dtype)
+    return torch.softmax(_over(x, dim, temperature), dim).to(dtype)
 
 
 def log_softmax(x: Tensor, dim: int = -1, *, temperature: Tensor | float = 1.0) -> Tensor:
     """log(softmax(x / temperature)), for the loss of a distilled or calibrated model."""
     dtype, x = widen(x)
+    return torch.log_softmax(_over(x, dim, temperature), dim).to(dtype)
+
+
+def _over(x: Tensor, dim: int, temperature: Tensor | float) -> Tensor:
+    """x / temperature, less what is the same in a row."""
     if is_empty(x, dim):
-        return torch.log_softmax(x, dim).to(dtype)
+        return x
     if isinstance(temperature, Tensor):
-        return torch.log_softmax(_cooled_by(x, dim, temperature), dim).to(dtype)
-    if temperature == 1:
-        return torch.log_softmax(x, dim).to(dtype)
-    return torch.log_softmax(_cooled(x, dim, temperature), dim).to(dtype)
+        return _cooled_by(x, dim, temperature)
+    return x if temperature == 1 else _cooled(x, dim, temperature)
 
 
 def _cooled(x: Tensor, dim: int, temperature: float) -> Tensor:

@@ -26,7 +26,7 @@ from dataclasses import replace
 from whynan.diagnosis.makers import larger_eps, lost_eps, masked_by, rounded_exponential
 from whynan.diagnosis.naming import short_call
 from whynan.diagnosis.registry import rule
-from whynan.diagnosis.words import at, called, origin_label, plural, subject
+from whynan.diagnosis.words import at, called, origin_label, some_of, subject
 from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, number
 from whynan.ops.table import failing, reading, row
 
@@ -127,13 +127,9 @@ def _counts(op: OpRecord, x: Operand) -> tuple[str, ...]:
         return (f"{called(x)} is {number(x.value)}",)
     facts = []
     if x.stats.zeros:
-        facts.append(
-            f"{plural(x.stats.zeros, 'value')} of {x.stats.count:,} in {called(x)} exactly 0"
-        )
+        facts.append(some_of(x, x.stats.zeros, "exactly 0"))
     if x.stats.negatives:
-        facts.append(
-            f"{plural(x.stats.negatives, 'value')} of {x.stats.count:,} in {called(x)} negative"
-        )
+        facts.append(some_of(x, x.stats.negatives, "negative"))
     return tuple(facts)
 
 

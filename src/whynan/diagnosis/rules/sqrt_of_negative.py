@@ -22,7 +22,7 @@ from __future__ import annotations
 from whynan.diagnosis.makers import DOUBLE_WHERE, dropped_too_late
 from whynan.diagnosis.naming import short_call
 from whynan.diagnosis.registry import rule
-from whynan.diagnosis.words import called, origin_label, plural, subject
+from whynan.diagnosis.words import called, origin_label, some_of, subject
 from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, number
 from whynan.ops.table import row
 
@@ -50,9 +50,7 @@ def sqrt_of_negative(op: OpRecord, evidence: Evidence) -> Finding | None:
         return None
     observed = [f"the first one is {number(x.value)}"]
     if x.stats is not None and x.stats.count > 1:
-        observed.insert(
-            0, f"{plural(x.stats.negatives, 'value')} of {x.stats.count:,} in {called(x)} negative"
-        )
+        observed.insert(0, some_of(x, x.stats.negatives, "negative"))
     difference = x.upstream[0] if x.upstream and x.upstream[0].name in ("sub", "add") else None
     inferred = late = dropped_too_late(evidence)
     operands = [abs(o.value) for o in difference.inputs if o.value] if difference else []

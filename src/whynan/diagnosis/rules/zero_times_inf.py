@@ -23,7 +23,7 @@ import math
 
 from whynan.diagnosis.naming import short_call
 from whynan.diagnosis.registry import rule
-from whynan.diagnosis.words import called, origin_label, plural, subject
+from whynan.diagnosis.words import origin_label, some_of, subject
 from whynan.model import Evidence, Finding, Fix, OpRecord
 from whynan.ops.table import row
 
@@ -40,9 +40,7 @@ def zero_times_inf(op: OpRecord, evidence: Evidence) -> Finding | None:
     zero = next((o for o in others if o.value == 0), others[0] if others else None)
     observed = []
     if zero is not None and zero.stats is not None and zero.stats.zeros:
-        observed.append(
-            f"{plural(zero.stats.zeros, 'value')} of {zero.stats.count:,} in {called(zero)} exactly 0"
-        )
+        observed.append(some_of(zero, zero.stats.zeros, "exactly 0"))
     return Finding(
         headline=f"{subject(evidence)} because `{short_call(op)}` multiplied 0 by an infinity",
         observed=tuple(observed),

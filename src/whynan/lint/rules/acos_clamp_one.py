@@ -22,10 +22,8 @@ When it is fine
 from __future__ import annotations
 
 from whynan.lint.facts import has_gradient
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, strip
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import strip
 from whynan.ops.op import Op
 from whynan.ops.table import TABLE
 
@@ -47,7 +45,7 @@ def acos_clamp_one(term: Term, here: Walker) -> Match | None:
             continue
         exact = f"{edge:g}" if bound == edge else f"{bound!r}, which is {edge:g} in float32"
         what = f"the gradient of `{term.op}`" if edge in known.slope else f"`{term.op}`"
-        return hit(term, f"{what} is infinite where the clamp gives {exact}", _instead(known))
+        return Match(term, f"{what} is infinite where the clamp gives {exact}", _instead(known))
     return None
 
 

@@ -21,10 +21,8 @@ When it is fine
 from __future__ import annotations
 
 from whynan.lint.facts import tested
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, number_of, strip
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import number_of, strip
 from whynan.ops import table
 from whynan.ops.table import TABLE, row
 
@@ -43,7 +41,7 @@ def acos_unclamped(term: Term, here: Walker) -> Match | None:
         past, inside = "below 1, as equal points do", "to above 1: .clamp(min=1 + 1e-6)"
     else:
         past, inside = "past 1, as equal unit vectors do", f"to the inside of {domain}: .clamp(-1 + 1e-6, 1 - 1e-6)"  # fmt: skip
-    return hit(
+    return Match(
         term,
         f"`{term.op}` of a dot product is NaN when rounding takes it {past}",
         f"clamp {inside}",

@@ -22,10 +22,8 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, resolve
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import resolve
 
 
 @pattern("N082", "adam-half", "error", ops=("Adam", "AdamW", "NAdam", "RAdam"), rank=10)
@@ -38,7 +36,7 @@ def adam_half(term: Term, here: Walker) -> Match | None:
         return None
     if not _is_half(params.args[0]):
         return None
-    return hit(
+    return Match(
         term,
         f"{term.op} with eps {eps if eps is not None else 1e-8:g} on float16 weights: inf or NaN after one step",
         "keep the weights in float32 and use autocast, or eps=1e-4",

@@ -20,13 +20,9 @@ When it is fine
 
 from __future__ import annotations
 
-import ast
-
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
-from whynan.lint.rewrite import call
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, strip
+from whynan.lint.rewrite import call, other_arguments
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import strip
 
 
 @pattern("N062", "bce-sigmoid", "warning", ops=("binary_cross_entropy",), fix="sometimes", rank=10)
@@ -38,17 +34,14 @@ def bce_sigmoid(term: Term, here: Walker) -> Match | None:
         return None
     edit = None
     # The sigmoid stands in the call itself: nothing else uses its value.
-    if term.form == "call" and term.args[0] is sigmoid and sigmoid.form in ("call", "method"):
-        node = term.node
-        assert isinstance(node, ast.Call)
-        rest = [here.source.segment(a) for a in node.args[1:]]
-        rest += [f"{k.arg}={here.source.segment(k.value)}" for k in node.keywords]
-        if node.args and all(k.arg for k in node.keywords) and sigmoid.kind == "tensor":
-            edit = call(
-                term, here, "torch.nn.functional.binary_cross_entropy_with_logits", sigmoid.args[0],
-                *rest, uses=[*term.args[1:], *term.kw.values()],
-            )  # fmt: skip
-    return hit(
+    inline = term.args[0] is sigmoid and sigmoid.form in ("call", "method")
+    rest = other_arguments(term, here) if inline and sigmoid.kind == "tensor" else None
+    if rest is not None:
+        edit = call(
+            term, here, "torch.nn.functional.binary_cross_entropy_with_logits", sigmoid.args[0],
+            *rest, uses=[*term.args[1:], *term.kw.values()],
+        )  # fmt: skip
+    return Match(
         term,
         "binary cross entropy of a sigmoid has gradient 0 from a logit of 17 on (bfloat16: 7)",
         "F.binary_cross_entropy_with_logits(x, y), or BCEWithLogitsLoss, on the logits",

@@ -20,10 +20,8 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, strip
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import strip
 
 TWICE = {"cross_entropy": "softmax", "binary_cross_entropy_with_logits": "sigmoid"}
 
@@ -35,7 +33,7 @@ def ce_softmax(term: Term, here: Walker) -> Match | None:
     inner = strip(term.args[0])
     if inner.op != TWICE[term.op]:
         return None
-    return hit(
+    return Match(
         term,
         f"`{term.op}` applies {inner.op} itself; given {'probabilities' if inner.op == 'softmax' else 'a sigmoid'} it trains on a squashed copy and hardly learns",
         f"pass the logits: drop the {inner.op}",

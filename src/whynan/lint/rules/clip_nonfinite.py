@@ -22,21 +22,16 @@ from __future__ import annotations
 
 import re
 
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term
+from whynan.lint.table import Match, Term, Walker, pattern
 
 
 @pattern("N084", "clip-nonfinite", "info", ops=("clip_grad_norm_",), default=False, rank=10)
 def clip_nonfinite(term: Term, here: Walker) -> Match | None:
     if term.form != "call" or "error_if_nonfinite" in term.kw or "**" in term.kw:
         return None
-    if here.function is not None:
-        first, last = here.function.lineno, here.function.end_lineno or here.function.lineno
-        if re.search(r"isfinite|isnan|isinf|scaler|nan_to_num", "\n".join(here.source.lines[first - 1 : last])):  # fmt: skip
-            return None
-    return hit(
+    if re.search(r"isfinite|isnan|isinf|scaler|nan_to_num", here.body):
+        return None
+    return Match(
         term,
         "an infinite norm makes every gradient 0 or NaN, silently",
         "error_if_nonfinite=True, or check the returned norm",

@@ -20,16 +20,12 @@ When it is fine
 from __future__ import annotations
 
 from whynan.lint.facts import guarded_divisor, nonzero, tested
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, strip
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import strip
 
 
-@pattern("N010", "cosine-hand", "warning", ops=("div",), rank=10)
+@pattern("N010", "cosine-hand", "warning", ops=("div",), rank=10, operands=2)
 def cosine_hand(term: Term, here: Walker) -> Match | None:
-    if len(term.args) != 2:
-        return None
     bottom = strip(term.args[1])
     if bottom.op == "div" or guarded_divisor(term.args[1], here):
         return None
@@ -38,7 +34,7 @@ def cosine_hand(term: Term, here: Walker) -> Match | None:
         return None
     if not _is_dot(term.args[0]) or any(nonzero(a) or tested(a, here) for a in bottom.args):
         return None
-    return hit(
+    return Match(
         term,
         "a dot product over two lengths is 0 / 0 = NaN when one vector is zero",
         "F.cosine_similarity(a, b, dim) has an eps",

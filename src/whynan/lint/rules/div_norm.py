@@ -20,17 +20,13 @@ When it is fine
 from __future__ import annotations
 
 from whynan.lint.facts import guarded_divisor, is_generic, says
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
 from whynan.lint.rewrite import call
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, resolve, same_values, strip
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import resolve, same_values, strip
 
 
-@pattern("N010", "div-norm", "warning", ops=("div",), fix="sometimes", rank=10)
+@pattern("N010", "div-norm", "warning", ops=("div",), fix="sometimes", rank=10, operands=2)
 def div_norm(term: Term, here: Walker) -> Match | None:
-    if len(term.args) != 2:
-        return None
     norm = strip(term.args[1])
     if norm.op != "norm" or not norm.args:
         return None
@@ -49,7 +45,7 @@ def div_norm(term: Term, here: Walker) -> Match | None:
     kept = isinstance(norm.const("dim"), int) and norm.const("keepdim") is True
     if direct and euclidean and kept and not here.half and term.kind == "tensor":
         edit = call(term, here, "torch.nn.functional.normalize", x, dim=dim)
-    return hit(
+    return Match(
         term,
         "`x / x.norm()` is 0 / 0 = NaN for a zero vector",
         "F.normalize(x, dim) leaves a zero vector at 0",

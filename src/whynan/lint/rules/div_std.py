@@ -21,28 +21,22 @@ When it is fine
 from __future__ import annotations
 
 from whynan.lint.facts import guarded_divisor, is_generic
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, same_values, strip
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import same_values, strip
 
 
-@pattern("N010", "div-std", "warning", ops=("div",), rank=10)
+@pattern("N010", "div-std", "warning", ops=("div",), rank=10, operands=2)
 def div_std(term: Term, here: Walker) -> Match | None:
-    if len(term.args) != 2:
-        return None
     std = strip(term.args[1])
     if std.op != "std" or not std.args or guarded_divisor(term.args[1], here):
         return None
     if is_generic(std.args[0]):
         return None
     top = strip(term.args[0])
-    if top.op == "sub":
-        if not any(same_values(top.args[0], x) for x in (std.args[0],)):
-            return None
-    elif not same_values(term.args[0], std.args[0]):
+    scaled = top.args[0] if top.op == "sub" else term.args[0]
+    if not same_values(scaled, std.args[0]):
         return None
-    return hit(
+    return Match(
         term,
         "dividing by `std` gives NaN for a constant input or a single element",
         "add an eps of at least 1e-5 to the deviation, and use correction=0 for small batches",

@@ -21,15 +21,13 @@ When it is fine
 from __future__ import annotations
 
 from whynan.lint.facts import guarded_divisor, is_mask
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, same_values, strip
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import same_values, strip
 
 
-@pattern("N010", "div-sum", "warning", ops=("div",), rank=30)
+@pattern("N010", "div-sum", "warning", ops=("div",), rank=30, operands=2)
 def div_sum(term: Term, here: Walker) -> Match | None:
-    if len(term.args) != 2 or term.kind == "scalar":
+    if term.kind == "scalar":
         return None
     total = strip(term.args[1])
     if total.op != "sum" or not total.args or guarded_divisor(term.args[1], here):
@@ -37,7 +35,7 @@ def div_sum(term: Term, here: Walker) -> Match | None:
     if not same_values(term.args[0], total.args[0]):
         return None
     evidence = _may_vanish(total.args[0])
-    return hit(
+    return Match(
         term,
         f"`w / w.sum()` is 0 / 0 = NaN when every weight is 0{evidence and ', and ' + evidence}",
         "keep the sum above 0: w.sum(...).clamp(min=1e-12)",

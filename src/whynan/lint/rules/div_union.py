@@ -24,19 +24,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from whynan.lint.facts import guarded_divisor
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, number_of, same_values, strip
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import number_of, same_values, strip
 from whynan.ops.table import that
 
 SQUARES = that("squares")
 JOINT = ("mul", "and", "logical_and", "minimum")
 
 
-@pattern("N010", "div-union", "warning", ops=("div",), rank=15)
+@pattern("N010", "div-union", "warning", ops=("div",), rank=15, operands=2)
 def div_union(term: Term, here: Walker) -> Match | None:
-    if len(term.args) != 2 or guarded_divisor(term.args[1], here):
+    if guarded_divisor(term.args[1], here):
         return None
     inter = _total(term.args[0])
     if inter is None:
@@ -49,7 +47,7 @@ def div_union(term: Term, here: Walker) -> Match | None:
     both = _sums_up(sums, a) and _sums_up(sums, b) and not same_values(a, b)
     if not both:
         return None
-    return hit(
+    return Match(
         term,
         "overlap divided by size is 0 / 0 = NaN when both masks are empty",
         "add the same small number above and below, or clamp the divisor",

@@ -23,10 +23,8 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, number_of, resolve
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import number_of, resolve
 from whynan.ops.table import TABLE
 
 COMPUTED = ("elementwise", "row", "prefix", "reduction", "choice", "product")
@@ -52,7 +50,7 @@ def empty_read(term: Term, here: Walker) -> Match | None:
             continue
         if arg.op == "name" and here.env.get(str(arg.value)) is not arg.binding:
             continue  # a name of the module, which other code may have filled
-        return hit(
+        return Match(
             term,
             f"reads memory that nothing was written to: `{made.op}` holds whatever was there before",
             "torch.zeros(...), or fill it first",

@@ -23,10 +23,8 @@ When it is fine
 from __future__ import annotations
 
 from whynan.lint.facts import AT_ZERO
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, number_of, walk_through
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import number_of, walk_through
 
 WIDE = ("float", "double")
 
@@ -52,7 +50,7 @@ def eps_below_dtype(term: Term, here: Walker) -> Match | None:
         t.op in WIDE or _is_float32(t) for t in walk_through(operand)
     ):
         return None
-    return hit(
+    return Match(
         term,
         f"{value:g} is 0 in float16, which this code asks for: the eps guards nothing",
         "compute in float32 (x.float()), or take torch.finfo(x.dtype).tiny",

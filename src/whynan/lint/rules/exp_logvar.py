@@ -24,19 +24,17 @@ from __future__ import annotations
 import re
 
 from whynan.lint.facts import bounded_above, has_gradient, is_bounded, tested
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, number_of, resolve, strip, walk_through
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import number_of, resolve, strip, walk_through
 from whynan.ops.table import that
 
 LOGVAR = re.compile(r"(^|_)log_?(var|variance|std|sigma|scale)s?(_|$)|(^|_)logvars?$|lnvar", re.I)
 BOUNDS = that("constant") | {"softplus", "where", "patched", "tensor"}
 
 
-@pattern("N050", "exp-logvar", "warning", ops=("exp",), rank=30)
+@pattern("N050", "exp-logvar", "warning", ops=("exp",), rank=30, operands=1)
 def exp_logvar(term: Term, here: Walker) -> Match | None:
-    if len(term.args) != 1 or not has_gradient(term, here) or term.lib in ("numpy", "math"):
+    if not has_gradient(term, here) or term.lib in ("numpy", "math"):
         return None
     x = _inside(term.args[0])
     name = str(x.value if x.op == "name" else "")
@@ -51,7 +49,7 @@ def exp_logvar(term: Term, here: Walker) -> Match | None:
         )
         if t.op in BOUNDS or is_bounded(t.op) or parameter or (own and t is not x and resolve(t).op != "layer" and "forward" not in str(t.value) and _is_plain(x)):  # fmt: skip
             return None
-    return hit(
+    return Match(
         term,
         f"`exp({name})` overflows once it exceeds 88 (float16: 11), and so does its gradient",
         "bound it first: .clamp(-30.0, 20.0)",

@@ -20,27 +20,21 @@ from __future__ import annotations
 
 import re
 
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
 from whynan.lint.rewrite import call
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, number_of
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import number_of
 
 ROUNDED = re.compile(r"round|ceil|floor|\.int\(|\.long\(|\bint\(")
 
 
-@pattern("N071", "expm1", "info", ops=("sub",), fix="sometimes", rank=50)
+@pattern("N071", "expm1", "info", ops=("sub",), fix="sometimes", rank=50, operands=2)
 def expm1(term: Term, here: Walker) -> Match | None:
-    if len(term.args) != 2:
-        return None
-    for exp, one, sign in ((*term.args, ""), (term.args[1], term.args[0], "-")):
-        e = exp  # where a variable lies between, the digits were lost elsewhere
-        if (
-            e.op != "exp"
-            or len(e.args) != 1
-            or number_of(one) != 1
-            or number_of(e.args[0]) is not None
-        ):
+    a, b = term.args
+    for e, one, sign in ((a, b, ""), (b, a, "-")):
+        # Where a variable lies between, the digits were lost elsewhere.
+        if e.op != "exp" or len(e.args) != 1 or number_of(one) != 1:
+            continue
+        if number_of(e.args[0]) is not None:
             continue
         if ROUNDED.search(here.source.lines[term.node.lineno - 1]):
             return None
@@ -48,7 +42,7 @@ def expm1(term: Term, here: Walker) -> Match | None:
         edit = None
         if library:
             edit = call(term, here, f"{library}.expm1", e.args[0], shape=f"{sign}{{}}")
-        return hit(
+        return Match(
             term,
             f"`{'1 - exp(x)' if sign else 'exp(x) - 1'}` loses its digits for small x: 0 at 1e-8",
             f"{sign}expm1(x)",

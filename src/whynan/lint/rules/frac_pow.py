@@ -22,10 +22,8 @@ from __future__ import annotations
 import re
 
 from whynan.lint.facts import SCHEDULE, Sure, has_gradient, nonzero, tested
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, names_in, strip
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import names_in, strip
 from whynan.ops.table import row
 
 
@@ -43,10 +41,9 @@ def frac_pow(term: Term, here: Walker) -> Match | None:
     zero_floor = base.op in ("clamp", "clamp_min") and base.const("min") == 0
     if not zero_floor and nonzero(x) is Sure.YES:
         return None
-    body = here.function
-    if body is not None and exponent < 0 and re.search(r"isinf|inf\b|nan_to_num", _text(here)):
+    if exponent < 0 and re.search(r"isinf|inf\b|nan_to_num", here.body):
         return None
-    return hit(
+    return Match(
         term,
         f"a power of {exponent:g} is NaN below 0 and has an infinite "
         f"{'value' if exponent < 0 else 'gradient'} at 0",
@@ -62,9 +59,3 @@ def _may_vanish(op: str) -> bool:
         return known.range is None
     reaches = known.range is not None and (0 in known.range or 0 in known.rounds)
     return reaches or "floor" in known.does or op in ("sub", "sum", "mean", "layer")
-
-
-def _text(here: Walker) -> str:
-    assert here.function is not None
-    first, last = here.function.lineno, here.function.end_lineno or here.function.lineno
-    return "\n".join(here.source.lines[first - 1 : last])

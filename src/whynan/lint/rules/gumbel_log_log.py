@@ -21,11 +21,9 @@ When it is fine
 from __future__ import annotations
 
 from whynan.lint.facts import nonzero
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
 from whynan.lint.rewrite import call, text
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, resolve, strip
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import resolve, strip
 
 
 @pattern("N012", "gumbel-log-log", "warning", ops=("log",), fix="sometimes", rank=10)
@@ -44,7 +42,7 @@ def gumbel_log_log(term: Term, here: Walker) -> Match | None:
     )
     if inline and spelled.endswith("rand_like"):
         edit = call(term, here, "torch.empty_like", u.args[0], shape="{}.exponential_().log()")
-    return hit(
+    return Match(
         term,
         "`-log(-log(u))` is -inf when u is exactly 0: rare in float32, 1 draw in 512 in bfloat16",
         "-torch.empty_like(x).exponential_().log() is Gumbel noise that is never infinite",

@@ -25,11 +25,9 @@ from __future__ import annotations
 import math
 
 from whynan.lint.facts import is_mask
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
 from whynan.lint.rewrite import call, text
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, number_of, walk_through
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import number_of, walk_through
 
 
 @pattern(
@@ -54,7 +52,7 @@ def half_mask_literal(term: Term, here: Walker) -> Match | None:
     number = number_of(value)
     if not isinstance(number, int | float) or not -math.inf < number < -65504:
         return None
-    return hit(
+    return Match(
         term,
         f"{number:g} does not fit into float16, which this code asks for",
         "torch.finfo(x.dtype).min fits every dtype",

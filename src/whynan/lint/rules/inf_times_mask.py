@@ -21,11 +21,10 @@ from __future__ import annotations
 import math
 
 from whynan.lint.facts import is_mask, one_minus
-from whynan.lint.finding import Edit, Match, hit
-from whynan.lint.flow import Walker
+from whynan.lint.finding import Edit
 from whynan.lint.rewrite import call, operand, text
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, number_of, strip
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import number_of, strip
 from whynan.ops.table import that
 
 CONSTANT = that("constant")
@@ -63,7 +62,7 @@ def _match(
     term: Term, scores: str, hidden: str, infinity: str,
     edit: Edit | None = None, covers: tuple[Term, ...] = (),
 ) -> Match:  # fmt: skip
-    return hit(
+    return Match(
         term,
         "a mask times infinity is NaN wherever the mask is 0",
         f"{scores}.masked_fill({hidden}, {infinity})",

@@ -22,11 +22,9 @@ from __future__ import annotations
 
 import re
 
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
 from whynan.lint.rewrite import call
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, names_in
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import names_in
 
 RIGID = re.compile(r"pose|extrin|intrin|cam|rot|(^|_)K$|c2w|w2c|trans|warp|homog|proj|view|quat|affine|world|(^|_|\.)[RT]\d?$|mat4|_to_", re.I)  # fmt: skip
 COLUMNS = ("unsqueeze", "transpose", "t")
@@ -49,7 +47,7 @@ def inv_matmul(term: Term, here: Walker) -> Match | None:
     name = "numpy.linalg.solve" if array else "torch.linalg.solve"
     # A stack of vectors would be taken for a matrix; what is certainly a matrix is safe.
     matrix = (b.op == "attr" and b.value in ("T", "mT")) or b.op in COLUMNS
-    return hit(
+    return Match(
         term,
         "`inverse(A) @ b` loses twice the digits of `solve`, all of them when A is nearly singular",
         f"{'np' if array else 'torch'}.linalg.solve(A, b)",

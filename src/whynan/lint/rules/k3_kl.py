@@ -19,17 +19,13 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
 from whynan.lint.rewrite import call, operand
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, number_of, resolve, same_values, strip
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import number_of, resolve, same_values, strip
 
 
-@pattern("N073", "k3-kl", "info", ops=("sub",), fix="sometimes", rank=10)
+@pattern("N073", "k3-kl", "info", ops=("sub",), fix="sometimes", rank=10, operands=2)
 def k3_kl(term: Term, here: Walker) -> Match | None:
-    if len(term.args) != 2:
-        return None
     inner = resolve(term.args[0])
     if inner.op != "sub" or len(inner.args) != 2:
         return None
@@ -44,7 +40,7 @@ def k3_kl(term: Term, here: Walker) -> Match | None:
     if term.kind == "tensor" and resolve(inner.args[0]) is exp:
         again = operand(d, here).replace("{", "{{").replace("}", "}}")
         edit = call(term, here, "torch.expm1", d, uses=[rest[0]], shape=f"{{}} - {again}")
-    return hit(
+    return Match(
         term,
         "`exp(d) - d - 1` cancels for small d: at 1e-4 it is 0, not 5e-9",
         "torch.expm1(d) - d",

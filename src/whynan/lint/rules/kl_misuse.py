@@ -21,10 +21,8 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, strip
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import strip
 
 
 @pattern("N064", "kl-misuse", "error", ops=("kl_div",), rank=10)
@@ -37,20 +35,20 @@ def kl_misuse(term: Term, here: Walker) -> Match | None:
     ):
         return None
     if strip(term.args[0]).op in ("softmax", "sigmoid"):
-        return hit(
+        return Match(
             term,
             "the first argument of `kl_div` must be log-probabilities; given probabilities even equal distributions differ",
             "pass log_softmax(x, dim) first",
         )
     target = term.get("target")
     if target is not None and strip(target).op == "log_softmax" and term.get("log_target") is None:
-        return hit(
+        return Match(
             term,
             "the target of `kl_div` is a log-probability: its logarithm is NaN",
             "pass log_target=True, or probabilities as the target",
         )
     if not any(term.get(name) is not None for name in ("reduction", "reduce", "size_average")):
-        return hit(
+        return Match(
             term,
             "`kl_div` without a reduction divides by the number of elements, not by the batch",
             'reduction="batchmean" is the divergence',

@@ -19,12 +19,16 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.lint.facts import has_gradient, known_small, one_minus, small_eps_added
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
+from whynan.lint.facts import (
+    has_gradient,
+    known_small,
+    log_of_one_minus,
+    one_minus,
+    small_eps_added,
+)
 from whynan.lint.rewrite import call, negated
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, resolve, strip
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import resolve, strip
 
 
 @pattern("N012", "log1m-sigmoid", "error", ops=("log", "log1p"), fix="sometimes", rank=10)
@@ -32,14 +36,10 @@ def log1m_sigmoid(term: Term, here: Walker) -> Match | None:
     if not term.args or term.kind == "array":
         return None
     inner, eps = small_eps_added(term.args[0])
-    if term.op == "log1p":
-        negative = strip(inner)
-        rest = negative.args[0] if negative.op == "neg" else None
-    else:
-        rest = one_minus(inner)
-        if rest is None and not eps:
-            rest = _eps_first(term.args[0])
-            eps = rest is not None
+    rest = log_of_one_minus(term, inner)
+    if rest is None and not eps and term.op == "log":
+        rest = _eps_first(term.args[0])
+        eps = rest is not None
     sigmoid = strip(rest) if rest is not None else None
     if sigmoid is None or sigmoid.op != "sigmoid" or not sigmoid.args or rest is None:
         return None
@@ -50,7 +50,7 @@ def log1m_sigmoid(term: Term, here: Walker) -> Match | None:
     direct = resolve(rest) is sigmoid and sigmoid.form in ("call", "method")
     if direct:
         edit = call(term, here, "torch.nn.functional.logsigmoid", negated(x, here), uses=[x])
-    return hit(
+    return Match(
         term,
         "`log(1 - sigmoid(x))`: the added eps stops the gradient above about 18"
         if eps

@@ -21,20 +21,16 @@ from __future__ import annotations
 import re
 
 from whynan.lint.facts import is_eps, one_minus, one_plus, says
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
 from whynan.lint.rewrite import call, negated, text
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, strip
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import strip
 
 COUNTS = r"count|num|len|idx|index|arange|freq|degree|(^|_)n($|_)|size|step|total|rank|pos|epoch|dim|max_|shape|length"
 OTHERS = ("exp", "sigmoid", "softmax")
 
 
-@pattern("N072", "log1p", "info", ops=("log",), fix="sometimes", rank=60)
+@pattern("N072", "log1p", "info", ops=("log",), fix="sometimes", rank=60, operands=1)
 def log1p(term: Term, here: Walker) -> Match | None:
-    if len(term.args) != 1:
-        return None
     total = term.args[0]
     if total.op not in ("add", "sub"):
         return None  # where a variable lies between, the digits were lost elsewhere
@@ -50,7 +46,7 @@ def log1p(term: Term, here: Walker) -> Match | None:
         inside = negated(x, here) if minus is not None else text(x, here)
         edit = call(term, here, f"{library}.log1p", inside, uses=[x])
     sign = "-" if minus is not None else ""
-    return hit(
+    return Match(
         term,
         f"`log(1 {sign or '+'} x)` loses the digits of a small x: 0 at 1e-8",
         f"log1p({sign}x)",

@@ -20,11 +20,9 @@ When it is fine
 from __future__ import annotations
 
 from whynan.lint.facts import bounded_above, one_plus, tested
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
 from whynan.lint.rewrite import call
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, resolve, strip
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import resolve, strip
 
 
 @pattern("N050", "log1p-exp", "error", ops=("log", "log1p"), fix="sometimes", rank=10)
@@ -45,7 +43,7 @@ def log1p_exp(term: Term, here: Walker) -> Match | None:
         elif term.lib != "math" and exp.lib != "math":
             edit = call(term, here, "torch.nn.functional.softplus", x)
     better = "np.logaddexp(0, x)" if term.lib == "numpy" else "F.softplus(x)"
-    return hit(
+    return Match(
         term,
         "`log(1 + exp(x))` is inf with a NaN gradient from x = 89 on (float16: 11)",
         f"{better} does not overflow",

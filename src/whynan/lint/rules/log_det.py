@@ -19,11 +19,9 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
 from whynan.lint.rewrite import call
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, resolve, strip
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import resolve, strip
 
 
 @pattern("N012", "log-det", "warning", ops=("log",), fix="sometimes", rank=10)
@@ -44,7 +42,7 @@ def log_det(term: Term, here: Walker) -> Match | None:
         name = "numpy.linalg.slogdet" if array else "torch.linalg.slogdet" if absolute else "torch.logdet"  # fmt: skip
         edit = call(term, here, name, matrix, shape="{}[1]" if absolute else "{}")
     better = "np.linalg.slogdet(A)[1]" if array else "torch.linalg.slogdet(A)[1]" if absolute else "torch.logdet(A)"  # fmt: skip
-    return hit(
+    return Match(
         term,
         "`log(det(A))` is -inf or inf for a large A: the determinant of 0.1 * I of size 200 underflows to 0",
         f"{better} adds logarithms instead",

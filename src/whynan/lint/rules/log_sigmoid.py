@@ -20,11 +20,9 @@ When it is fine
 from __future__ import annotations
 
 from whynan.lint.facts import has_gradient, known_small, small_eps_added
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
 from whynan.lint.rewrite import call
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, resolve, strip
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import resolve, strip
 
 
 @pattern("N012", "log-sigmoid", "error", ops=("log",), fix="sometimes", rank=10)
@@ -44,7 +42,7 @@ def log_sigmoid(term: Term, here: Walker) -> Match | None:
         if eps
         else "`log` of a sigmoid is -inf below -104 and its gradient NaN below -89 (float16: -18)"
     )
-    return hit(
+    return Match(
         term,
         message,
         "F.logsigmoid(x) is exact for every x",

@@ -21,11 +21,9 @@ When it is fine
 from __future__ import annotations
 
 from whynan.lint.facts import has_gradient, known_small, small_eps_added
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
 from whynan.lint.rewrite import call
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, resolve, strip
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import resolve, strip
 
 
 @pattern("N012", "log-softmax", "error", ops=("log",), fix="sometimes", rank=10)
@@ -47,7 +45,7 @@ def log_softmax(term: Term, here: Walker) -> Match | None:
         if eps
         else " is -inf with a NaN gradient once two logits differ by 104 (18 in float16)"
     )
-    return hit(
+    return Match(
         term,
         f"`log` of a softmax{symptom}",
         "F.log_softmax(x, dim) takes the logarithm before anything is rounded to 0",

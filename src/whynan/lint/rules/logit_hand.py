@@ -21,11 +21,9 @@ When it is fine
 from __future__ import annotations
 
 from whynan.lint.facts import Sure, nonzero, one_minus, tested
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
 from whynan.lint.rewrite import call
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, mentions, resolve, same_values, strip, walk
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import mentions, resolve, same_values, strip, walk
 
 
 @pattern("N021", "logit-hand", "warning", ops=("log",), fix="sometimes", rank=10)
@@ -48,7 +46,7 @@ def logit_hand(term: Term, here: Walker) -> Match | None:
     edit = None
     if term.kind == "tensor" and resolve(term.args[0]) is quotient:
         edit = call(term, here, "torch.logit", p)
-    return hit(
+    return Match(
         term,
         "`log(p / (1 - p))` has a NaN gradient at p = 0 and p = 1",
         "torch.logit(p), with eps= to keep it finite",

@@ -20,11 +20,9 @@ When it is fine
 from __future__ import annotations
 
 from whynan.lint.facts import bounded_above, small_eps_added
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
 from whynan.lint.rewrite import call
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, resolve, strip
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import resolve, strip
 
 
 @pattern("N050", "logsumexp-hand", "error", ops=("log",), fix="sometimes", rank=10)
@@ -45,7 +43,7 @@ def logsumexp_hand(term: Term, here: Walker) -> Match | None:
         keepdim = total.get("keepdim")
         edit = call(term, here, "torch.logsumexp", exp.args[0], dim=dim, keepdim=keepdim)
     better = "subtract the maximum first, as scipy.special.logsumexp does" if term.lib == "numpy" else "torch.logsumexp(x, dim)"  # fmt: skip
-    return hit(
+    return Match(
         term,
         "`log(sum(exp(x)))` is inf once an x exceeds 88 (float16: 11), -inf when all are below -104",
         better,

@@ -21,10 +21,8 @@ When it is fine
 from __future__ import annotations
 
 from whynan.lint.facts import AT_ZERO, has_gradient, is_mask, nonzero, tested
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, names_in, number_of, strip
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import names_in, number_of, strip
 
 
 @pattern("N021", "mask-by-multiply", "warning", ops=("mul", "nan_to_num"), rank=30)
@@ -39,7 +37,7 @@ def mask_by_multiply(term: Term, here: Walker) -> Match | None:
             or not _unguarded(inner, here, divisions=here.function is not None)
         ):
             return None
-        return hit(
+        return Match(
             term,
             f"`nan_to_num` cleans the value of `{_word(inner)}`, not its gradient: that is still NaN",
             "make the operand harmless first: f(torch.where(ok, x, 1.0))",
@@ -49,7 +47,7 @@ def mask_by_multiply(term: Term, here: Walker) -> Match | None:
         if is_mask(mask) and not is_mask(value) and _unguarded(inner, here, divisions=False):
             if inner.op == "sqrt" or names_in(mask) & names_in(value):
                 continue  # a root is finite; `m * log(m)` is p-log-p
-            return hit(
+            return Match(
                 term,
                 f"multiplying by a mask does not remove the -inf of `{inner.op}`: 0 times inf is NaN",
                 "make the operand harmless first: log(torch.where(mask, x, 1.0))",

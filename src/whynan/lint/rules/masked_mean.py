@@ -22,17 +22,14 @@ When it is fine
 from __future__ import annotations
 
 from whynan.lint.facts import guarded_divisor, is_binary, is_mask
-from whynan.lint.finding import Edit, Match, hit
-from whynan.lint.flow import Walker
+from whynan.lint.finding import Edit
 from whynan.lint.rewrite import call, operand
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, same_values, strip
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import same_values, strip
 
 
-@pattern("N010", "masked-mean", "warning", ops=("div",), fix="sometimes", rank=10)
+@pattern("N010", "masked-mean", "warning", ops=("div",), fix="sometimes", rank=10, operands=2)
 def masked_mean(term: Term, here: Walker) -> Match | None:
-    if len(term.args) != 2:
-        return None
     top, bottom = strip(term.args[0]), strip(term.args[1])
     if top.op not in ("sum", "neg") or bottom.op not in ("sum", "count_nonzero") or not bottom.args:
         return None
@@ -43,7 +40,7 @@ def masked_mean(term: Term, here: Walker) -> Match | None:
     if not _weighs(top.args[0], mask) or not (is_mask(mask) or is_binary(mask)):
         return None
     if not _counts(top.args[0], bottom):
-        return hit(
+        return Match(
             term,
             "a mean over a mask is 0 / 0 = NaN when the mask selects nothing",
             "divide by mask.sum().clamp(min=1) if the mask is 0 or 1 everywhere; weights can sum to "
@@ -58,7 +55,7 @@ def masked_mean(term: Term, here: Walker) -> Match | None:
         edit = Edit(node=count.node, text=bounded, library="torch")
     elif term.kind == "array":
         edit = call(term, here, "numpy.maximum", count, "1", instead=count)
-    return hit(
+    return Match(
         term,
         "a mean over a mask is 0 / 0 = NaN when the mask selects nothing",
         "divide by mask.sum().clamp(min=1): an empty mask then gives 0",

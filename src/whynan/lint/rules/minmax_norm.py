@@ -19,18 +19,14 @@ When it is fine
 from __future__ import annotations
 
 from whynan.lint.facts import guarded_divisor, is_generic
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, same_values, strip
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import same_values, strip
 
 LOW, HIGH = ("min", "amin"), ("max", "amax")
 
 
-@pattern("N010", "minmax-norm", "warning", ops=("div",), rank=10)
+@pattern("N010", "minmax-norm", "warning", ops=("div",), rank=10, operands=2)
 def minmax_norm(term: Term, here: Walker) -> Match | None:
-    if len(term.args) != 2:
-        return None
     top, bottom = strip(term.args[0]), strip(term.args[1])
     if top.op != "sub" or bottom.op != "sub" or guarded_divisor(term.args[1], here):
         return None
@@ -42,7 +38,7 @@ def minmax_norm(term: Term, here: Walker) -> Match | None:
         return None
     if is_generic(x):
         return None
-    return hit(
+    return Match(
         term,
         "scaling by `max - min` is 0 / 0 = NaN for a constant input",
         "keep the range above 0: (x.max() - x.min()).clamp(min=1e-12)",

@@ -19,11 +19,9 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
 from whynan.lint.rewrite import call
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, resolve
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import resolve
 
 
 @pattern("N083", "nan-compare", "error", ops=("compare",), fix="sometimes", rank=10)
@@ -40,7 +38,7 @@ def nan_compare(term: Term, here: Walker) -> Match | None:
             shape = "{}" if term.value == "Eq" else "~{}"
             edit = call(term, here, f"{library}.isnan", x, shape=shape)
         always = "False" if term.value == "Eq" else "True"
-        return hit(
+        return Match(
             term,
             f"a comparison with NaN is always {always}",
             "torch.isnan(x) for tensors, math.isnan(x) for numbers",

@@ -23,10 +23,8 @@ from __future__ import annotations
 
 import re
 
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, names_in, strip, walk_through
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import names_in, strip, walk_through
 from whynan.ops.table import that
 
 CONSTANT = that("constant")
@@ -52,11 +50,9 @@ def neginf_softmax(term: Term, here: Walker) -> Match | None:
         return None
     if any(t.op in CONSTANT or t.op in ("tril", "triu") for t in walk_through(mask)):
         return None
-    first, last = here.function.lineno, here.function.end_lineno or here.function.lineno
-    body = "\n".join(here.source.lines[first - 1 : last])
-    if HANDLED.search(body) or SAFE_MASK.search(body):
+    if HANDLED.search(here.body) or SAFE_MASK.search(here.body):
         return None
-    return hit(
+    return Match(
         term,
         "softmax of a row that is masked entirely is NaN",
         "fill with torch.finfo(x.dtype).min instead of -inf, or handle empty rows",

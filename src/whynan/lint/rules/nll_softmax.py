@@ -20,13 +20,9 @@ When it is fine
 
 from __future__ import annotations
 
-import ast
-
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
-from whynan.lint.rewrite import call
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, strip
+from whynan.lint.rewrite import call, other_arguments
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import strip
 
 
 @pattern("N063", "nll-softmax", "error", ops=("nll_loss",), fix="sometimes", rank=10)
@@ -35,7 +31,7 @@ def nll_softmax(term: Term, here: Walker) -> Match | None:
         return None
     inner = strip(term.args[0])
     if inner.op == "softmax":
-        return hit(
+        return Match(
             term,
             "`nll_loss` expects log-probabilities; given a softmax it picks probabilities and is never above 0",
             "F.cross_entropy(logits, target), or log_softmax instead of softmax",
@@ -44,20 +40,17 @@ def nll_softmax(term: Term, here: Walker) -> Match | None:
     if inner.op != "log" or softmax.op != "softmax":
         return None
     edit = None
-    node = term.node
     inline = (
         term.args[0] is inner and inner.args[0] is softmax and softmax.form in ("call", "method")
     )
     # cross_entropy takes its classes in dimension 1, softmax wherever it is told.
-    if inline and term.form == "call" and softmax.const("dim") == 1 and isinstance(node, ast.Call):
-        rest = [here.source.segment(a) for a in node.args[1:]]
-        rest += [f"{k.arg}={here.source.segment(k.value)}" for k in node.keywords]
-        if len(node.args) <= 2 and node.args and all(k.arg for k in node.keywords):
-            edit = call(
-                term, here, "torch.nn.functional.cross_entropy", softmax.args[0], *rest,
-                uses=[*term.args[1:], *term.kw.values(), *softmax.args[1:], *softmax.kw.values()],
-            )  # fmt: skip
-    return hit(
+    rest = other_arguments(term, here) if inline and softmax.const("dim") == 1 else None
+    if rest is not None and len(term.args) <= 2:
+        edit = call(
+            term, here, "torch.nn.functional.cross_entropy", softmax.args[0], *rest,
+            uses=[*term.args[1:], *term.kw.values(), *softmax.args[1:], *softmax.kw.values()],
+        )  # fmt: skip
+    return Match(
         term,
         "`nll_loss(log(softmax(x)))` is inf once two logits differ by 104 (18 in float16)",
         "F.cross_entropy(x, target)",

@@ -21,15 +21,13 @@ When it is fine
 from __future__ import annotations
 
 from whynan.lint.facts import nonzero, tested
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, number_of, same_values, strip
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import number_of, same_values, strip
 
 
-@pattern("N012", "p-log-p", "warning", ops=("mul",), rank=40)
+@pattern("N012", "p-log-p", "warning", ops=("mul",), rank=40, operands=2)
 def p_log_p(term: Term, here: Walker) -> Match | None:
-    if len(term.args) != 2 or term.kind == "scalar":
+    if term.kind == "scalar":
         return None
     for p, other in (term.args, term.args[::-1]):
         log = strip(other)
@@ -42,7 +40,7 @@ def p_log_p(term: Term, here: Walker) -> Match | None:
             continue
         if tested(x, here) or x.kind == "scalar":
             return None
-        return hit(
+        return Match(
             term,
             "`p * log(p)` is NaN where p is exactly 0",
             "clamp p inside the logarithm, or compute the entropy from the logits",

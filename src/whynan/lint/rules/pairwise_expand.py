@@ -22,10 +22,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from whynan.lint.facts import is_square
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, number_of, strip
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import number_of, strip
 
 DOTS = ("matmul", "einsum", "dot")
 
@@ -39,7 +37,7 @@ def pairwise_expand(term: Term, here: Walker) -> Match | None:
     squared = sum(sign > 0 and _is_sum_of_squares(t) for sign, t in parts)
     if not crossed or not squared:
         return None
-    return hit(
+    return Match(
         term,
         "the root of `a**2 + b**2 - 2ab` is NaN for nearly equal points, where rounding makes it negative",
         'torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist"), or clamp above 0 first',

@@ -22,17 +22,15 @@ from __future__ import annotations
 import re
 
 from whynan.lint.facts import bounded_above, has_gradient
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, names_in, strip
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import names_in, strip
 
 LOGP = re.compile(r"log_?p(rob|i)?s?(_|$)|log_?probs?|logps?$|neglogp", re.I)
 
 
-@pattern("N050", "ppo-ratio", "warning", ops=("exp",), rank=20)
+@pattern("N050", "ppo-ratio", "warning", ops=("exp",), rank=20, operands=1)
 def ppo_ratio(term: Term, here: Walker) -> Match | None:
-    if len(term.args) != 1 or not has_gradient(term, here) or term.lib in ("numpy", "math"):
+    if not has_gradient(term, here) or term.lib in ("numpy", "math"):
         return None
     difference = strip(term.args[0])
     if difference.op != "sub" or bounded_above(difference):
@@ -43,7 +41,7 @@ def ppo_ratio(term: Term, here: Walker) -> Match | None:
         return None
     if all(strip(a).op == "detach" or a.op == "detach" for a in difference.args):
         return None
-    return hit(
+    return Match(
         term,
         "the ratio overflows once the log-probabilities differ by 88; the clipped loss hides it, the gradient is NaN",
         "clamp the difference first: (new - old).clamp(-20.0, 20.0)",

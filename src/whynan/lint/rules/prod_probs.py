@@ -21,10 +21,8 @@ When it is fine
 from __future__ import annotations
 
 from whynan.lint.facts import says
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, strip
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import strip
 
 
 @pattern("N012", "prod-probs", "warning", ops=("log", "prod", "cumprod"), rank=20)
@@ -37,13 +35,13 @@ def prod_probs(term: Term, here: Walker) -> Match | None:
             return None
         if prod.args[0].kind == "scalar" or says(prod.args[0], "shape|size|dim"):
             return None
-        return hit(
+        return Match(
             term,
             "`log(prod(x))` is -inf when the product underflows: 0.9**1000 is 0",
             "sum the logarithms: torch.log(x).sum(dim)",
         )
     if says(term.args[0], r"(^|_)probs?($|_)|likelihood"):
-        return hit(
+        return Match(
             term,
             "a product of probabilities underflows: 0.9**1000 is 0",
             "keep logarithms and sum them",

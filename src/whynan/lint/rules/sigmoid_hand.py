@@ -20,11 +20,9 @@ When it is fine
 from __future__ import annotations
 
 from whynan.lint.facts import bounded_above, one_plus
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
 from whynan.lint.rewrite import call
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, number_of, same, same_values, strip
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import number_of, same, same_values, strip
 
 
 @pattern("N021", "sigmoid-hand", "warning", ops=("div", "reciprocal"), fix="sometimes", rank=10)
@@ -33,7 +31,7 @@ def sigmoid_hand(term: Term, here: Walker) -> Match | None:
         name = "numpy.tanh" if term.kind == "array" else "torch.tanh"
         if bounded_above(found) or term.kind == "scalar":
             return None
-        return hit(
+        return Match(
             term,
             "tanh from exponentials is inf / inf = NaN from |x| = 89 on (float16: 11)",
             f"{name.replace('numpy', 'np')}(x)",
@@ -54,7 +52,7 @@ def sigmoid_hand(term: Term, here: Walker) -> Match | None:
         name, word = "torch.nn.functional.silu", "silu"
     else:
         return None
-    return hit(
+    return Match(
         term,
         f"{word} from `exp(-x)` has a NaN gradient below x = -89 (float16: -11)",
         f"{name.replace('torch.nn.functional', 'F')}(x)",

@@ -20,17 +20,13 @@ When it is fine
 from __future__ import annotations
 
 from whynan.lint.facts import bounded_above
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
 from whynan.lint.rewrite import call
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, resolve, same_values, strip
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import resolve, same_values, strip
 
 
-@pattern("N050", "softmax-hand", "error", ops=("div",), fix="sometimes", rank=5)
+@pattern("N050", "softmax-hand", "error", ops=("div",), fix="sometimes", rank=5, operands=2)
 def softmax_hand(term: Term, here: Walker) -> Match | None:
-    if len(term.args) != 2:
-        return None
     exp, total = strip(term.args[0]), strip(term.args[1])
     if exp.op != "exp" or not exp.args or total.op != "sum" or not total.args:
         return None
@@ -43,7 +39,7 @@ def softmax_hand(term: Term, here: Walker) -> Match | None:
     if direct and aligned and dim is not None and term.kind == "tensor":
         edit = call(term, here, "torch.softmax", exp.args[0], dim=dim)
     better = "subtract x.max() first" if term.kind == "array" else "torch.softmax(x, dim)"
-    return hit(
+    return Match(
         term,
         "`exp(x) / exp(x).sum()` is NaN once an x exceeds 88 (float16: 11) or all are below -104",
         better,

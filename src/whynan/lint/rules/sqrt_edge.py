@@ -22,10 +22,8 @@ When it is fine
 from __future__ import annotations
 
 from whynan.lint.facts import SCHEDULE, has_gradient, is_eps, is_square, one_minus, tested
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, names_in, strip
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import names_in, strip
 
 
 @pattern("N021", "sqrt-edge", "warning", ops=("sqrt", "add"), rank=30)
@@ -40,7 +38,7 @@ def sqrt_edge(term: Term, here: Walker) -> Match | None:
     if inner.op == "relu" or (inner.op in ("clamp", "clamp_min") and inner.const("min") == 0):
         if term.kind != "tensor":
             return None
-        return hit(
+        return Match(
             term,
             f"the gradient of `sqrt` is inf where `{inner.op}` gave 0",
             "keep the operand above 0: .clamp(min=1e-12) in float32",
@@ -50,7 +48,7 @@ def sqrt_edge(term: Term, here: Walker) -> Match | None:
     if base is not None and strip(base).op == "clamp":
         return None
     if base is not None and term.kind == "tensor" and not any(map(SCHEDULE.search, names_in(base))):
-        return hit(
+        return Match(
             term,
             "`sqrt(1 - x**2)` has an infinite gradient at |x| = 1 and is NaN just beyond",
             "keep the operand above 0: (1 - x**2).clamp(min=1e-12)",
@@ -69,7 +67,7 @@ def _eps_outside(term: Term, here: Walker) -> Match | None:
         return None
     if inner.op != "var" and is_square(inner.args[0]) is None:
         return None
-    return hit(
+    return Match(
         term,
         "an eps outside the root leaves the gradient of `sqrt` infinite at 0",
         "move it inside: sqrt(x + eps)",

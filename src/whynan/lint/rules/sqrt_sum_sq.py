@@ -20,11 +20,9 @@ When it is fine
 from __future__ import annotations
 
 from whynan.lint.facts import has_gradient, is_generic, is_square, says, tested
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
 from whynan.lint.rewrite import call
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, resolve, strip
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import resolve, strip
 
 
 @pattern("N021", "sqrt-sum-sq", "warning", ops=("sqrt", "pow"), fix="sometimes", rank=10)
@@ -49,7 +47,7 @@ def sqrt_sum_sq(term: Term, here: Walker) -> Match | None:
             term, here, "torch.linalg.vector_norm", x,
             dim=total.get("dim"), keepdim=total.get("keepdim"),
         )  # fmt: skip
-    return hit(
+    return Match(
         term,
         "the root of a sum of squares has a NaN gradient at a zero vector and overflows at 1e20 (float16: 256)",
         "torch.linalg.vector_norm(x, dim) has gradient 0 there",

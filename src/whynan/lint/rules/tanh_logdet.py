@@ -20,12 +20,10 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.lint.facts import is_square, one_minus, small_eps_added
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
+from whynan.lint.facts import is_square, log_of_one_minus, small_eps_added
 from whynan.lint.rewrite import call, operand
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, resolve, strip
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import resolve, strip
 
 
 @pattern("N012", "tanh-logdet", "error", ops=("log", "log1p"), fix="sometimes", rank=10)
@@ -33,11 +31,7 @@ def tanh_logdet(term: Term, here: Walker) -> Match | None:
     if not term.args:
         return None
     inner, _ = small_eps_added(term.args[0])
-    if term.op == "log1p":
-        negative = strip(inner)
-        rest = negative.args[0] if negative.op == "neg" else None
-    else:
-        rest = one_minus(inner)
+    rest = log_of_one_minus(term, inner)
     base = is_square(rest) if rest is not None else None
     tanh = strip(base) if base is not None else None
     if tanh is None or base is None or tanh.op != "tanh" or not tanh.args:
@@ -51,7 +45,7 @@ def tanh_logdet(term: Term, here: Walker) -> Match | None:
             term, here, "torch.nn.functional.softplus", f"-2 * {u}", uses=[x],
             shape=f"2 * (0.6931471805599453 - {u} - {{}})",
         )  # fmt: skip
-    return hit(
+    return Match(
         term,
         "`log(1 - tanh(x)**2)` is -inf with a NaN gradient from |x| = 9 on; an eps only kills the gradient",
         "2 * (log(2) - x - F.softplus(-2 * x)) is the same value",

@@ -20,17 +20,13 @@ When it is fine
 from __future__ import annotations
 
 from whynan.lint.facts import is_square
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
 from whynan.lint.rewrite import call
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, resolve, same, same_values, strip
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import resolve, same, same_values, strip
 
 
-@pattern("N013", "var-two-moment", "warning", ops=("sub",), fix="sometimes", rank=20)
+@pattern("N013", "var-two-moment", "warning", ops=("sub",), fix="sometimes", rank=20, operands=2)
 def var_two_moment(term: Term, here: Walker) -> Match | None:
-    if len(term.args) != 2:
-        return None
     first, mean = strip(term.args[0]), is_square(term.args[1])
     second = strip(mean) if mean is not None else None
     if (
@@ -52,7 +48,7 @@ def var_two_moment(term: Term, here: Walker) -> Match | None:
         edit = call(term, here, "torch.var", x, "correction=0", dim=dim, keepdim=keep)
     elif aligned and direct and term.kind == "array":
         edit = call(term, here, "numpy.var", x, axis=dim, keepdims=keep)
-    return hit(
+    return Match(
         term,
         "`mean(x**2) - mean(x)**2` cancels: negative for values near 10000 that differ by 0.1",
         "x.var(dim, correction=0) subtracts the mean first",

@@ -23,11 +23,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from whynan.lint.facts import bounded_above, has_gradient, no_slope, nonzero, says
-from whynan.lint.finding import Match, hit
-from whynan.lint.flow import Walker
 from whynan.lint.rewrite import call, inside, repeatable
-from whynan.lint.table import pattern
-from whynan.lint.terms import Term, number_of, resolve, same, strip
+from whynan.lint.table import Match, Term, Walker, pattern
+from whynan.lint.terms import number_of, resolve, same, strip
 from whynan.ops.table import TABLE, row, that
 
 # Operations that are infinite, or have an infinite slope, at numbers that people's data hold.
@@ -40,9 +38,9 @@ RISKY = {
 QUESTIONS = that("asks") | {"compare", "invert", "and", "or"}
 
 
-@pattern("N021", "where-unsafe", "warning", ops=("where",), fix="sometimes", rank=10)
+@pattern("N021", "where-unsafe", "warning", ops=("where",), fix="sometimes", rank=10, operands=3)
 def where_unsafe(term: Term, here: Walker) -> Match | None:
-    if len(term.args) != 3 or term.lib == "numpy" or not has_gradient(term, here):
+    if term.lib == "numpy" or not has_gradient(term, here):
         return None
     condition = term.args[0]
     for branch in (1, 2):
@@ -63,17 +61,14 @@ def where_unsafe(term: Term, here: Walker) -> Match | None:
                 number = str(int(float(harmless)))
                 parts = (operand, number) if branch == 1 else (number, operand)
                 edit = call(term, here, "torch.where", condition, *parts, instead=operand)
-            return hit(
+            word = "the division" if risky.op == "div" else risky.op
+            return Match(
                 term,
-                f"where the condition rejects it, `{_word(risky)}` still gets a gradient: 0 times inf is NaN",
+                f"where the condition rejects it, `{word}` still gets a gradient: 0 times inf is NaN",
                 f"make the operand harmless inside as well: where(c, x, {harmless})",
                 edit=edit,
             )
     return None
-
-
-def _word(term: Term) -> str:
-    return {"div": "the division"}.get(term.op, term.op)
 
 
 def _risky(branch: Term, depth: int = 4, safe: bool = True) -> Iterator[tuple[Term, bool]]:
@@ -115,12 +110,10 @@ def _is_dangerous(term: Term) -> bool:
 def _tests(condition: Term, operand: Term) -> bool:
     """Does the condition look at the operand itself?"""
     c = resolve(condition)
-    if c.op not in QUESTIONS and c.op not in ("name", "param"):
+    if c.op not in QUESTIONS:
         return False
     inner = strip(operand)
     target = operand if operand.op == "name" or inner.op in ("param", "unknown") else inner
-    if c.op in ("name", "param"):
-        return False
     if says(operand, "freq|hz|(^|_)time$|grid"):
         return False  # a table of constants
     if inner.op in ("div", "mul") and any(a.op == "name" and _looks_at(c, a) for a in inner.args):
