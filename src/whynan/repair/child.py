@@ -32,7 +32,10 @@ def lay_over(texts: Mapping[str, str]) -> None:
 
     def open_code(path: str) -> Any:
         text = sources.get(os.path.realpath(path))
-        return original_open(path) if text is None else io.BytesIO(encoded(text))
+        if text is None:
+            return original_open(path)
+        _quote(os.path.abspath(path), text)  # the name that a script's code has
+        return io.BytesIO(encoded(text))
 
     def get_code(loader: SourceFileLoader, fullname: str) -> CodeType | None:
         path = loader.get_filename(fullname)
@@ -45,8 +48,6 @@ def lay_over(texts: Mapping[str, str]) -> None:
 
     io.open_code = open_code
     loaders.get_code = get_code
-    for path, text in texts.items():
-        _quote(path, text)
 
 
 def _quote(path: str, text: str) -> None:

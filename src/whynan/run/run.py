@@ -112,7 +112,8 @@ class Run:
                     absent = not harmed and self._is_absent()
                     code = 3 if harmed else 2 if absent else code
                     if not absent:
-                        self._write("anomaly" if harmed else "clean")
+                        with launch.in_folder(self.findings.command.cwd):
+                            self._write("anomaly" if harmed else "clean")
                     self._release(harmed)
                 except Exception as error:
                     self.findings.failed(error)
@@ -135,7 +136,7 @@ class Run:
         if crash is not None and (harmed if self._starter is not None else not watched):
             self._print_traceback(crash)
         absent = not harmed and self._is_absent()
-        with findings.libraries.in_use():
+        with findings.libraries.in_use(), launch.in_folder(findings.command.cwd):
             findings.show()
             if not absent:
                 self._write("anomaly" if harmed else "crashed" if crash is not None else "clean")
