@@ -79,6 +79,7 @@ def main() -> int:
         save_batch=Path(description["save_batch"]) if description["save_batch"] else None,
         max_steps=description["max_steps"],
         enough=description["enough"],
+        finite_from=description["finite_from"],
         is_shown=False,
         children=False,  # the changed texts are laid over this process only
     )
