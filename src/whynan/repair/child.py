@@ -11,7 +11,8 @@ import json
 import linecache
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType
@@ -83,10 +84,8 @@ def main() -> int:
         is_shown=False,
         children=False,  # the changed texts are laid over this process only
     )
-    try:
+    with _telling(applied, Path(description["applied"])):
         return Run(program, options).go().code
-    finally:
-        Path(description["applied"]).write_text(json.dumps(applied()), encoding="utf-8")
 
 
 def _intervene(name: str | None) -> Callable[[], int | None]:
@@ -98,6 +97,27 @@ def _intervene(name: str | None) -> Callable[[], int | None]:
     intervention = Intervention()
     intervention.start(name)
     return lambda: intervention.applied
+
+
+@contextmanager
+def _telling(applied: Callable[[], int | None], path: Path) -> Iterator[None]:
+    """Write it down at the end of the program, also where `os._exit` is the end."""
+    original, pid = os._exit, os.getpid()
+
+    def write() -> None:
+        path.write_text(json.dumps(applied()), encoding="utf-8")
+
+    def leave(code: int) -> None:
+        if os.getpid() == pid:  # not a worker
+            write()
+        original(code)
+
+    os._exit = leave  # type: ignore[assignment]  # never returns
+    try:
+        yield
+    finally:
+        os._exit = original
+        write()
 
 
 if __name__ == "__main__":
