@@ -42,6 +42,18 @@ def test_what_was_silent_is_counted_with_its_step() -> None:
     ]
 
 
+@pytest.mark.parametrize(("step", "counted"), [(4, []), (5, ["loss"]), (9, ["loss"])])
+def test_a_changed_program_is_asked_for_finite_losses(step: int, counted: list[str]) -> None:
+    """From the step on that failed: what was NaN before it, harmlessly, may stay so."""
+    loss = Sign(sink="loss", subject="loss", step=step)
+    for update in (Ledger.step_begins, Ledger.updated_by_hand, Ledger.ends):
+        ledger = Ledger(finite_from=5)
+        ledger.backward_begins([loss])
+        assert [sign.subject for sign in update(ledger)] == counted
+    ledger.gradients_dropped()
+    assert ledger.ends() == []
+
+
 def test_a_line_that_only_mentions_information_is_no_value() -> None:
     ledger = Ledger()
     ledger.read("here", Sign(sink="observed", subject="read"))

@@ -188,8 +188,8 @@ def _serve(requests: IO[str], answers: IO[str]) -> None:
     torch.set_num_threads(1)
     for line in requests:
         kind, script, args = json.loads(line)
-        os.chdir(Path(script).parent)
         try:
+            os.chdir(Path(script).parent)
             answer = {"fix": _fix, "whatif": _whatif, "guilty": _guilty}[kind](Path(script), args)
         except Exception:
             answer = {"error": traceback.format_exc()}

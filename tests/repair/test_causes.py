@@ -49,7 +49,7 @@ class Net(torch.nn.Module):
         super().__init__()
         self.scale = torch.nn.Parameter(torch.tensor(1.0))
     def forward(self):
-        return self.scale + 1e-3 * torch.log(self.scale)
+        return self.scale + 1e-3 * torch.sqrt(self.scale)
 net = Net()
 optimizer = torch.optim.LBFGS(net.parameters(), lr={lr}, max_iter=40)
 def closure():
@@ -66,8 +66,8 @@ OVERFLOW = "((out - y) ** 2).mean() * (1e38 ** (step // 6)) * 10 ** (step // 6)"
     ("code", "program", "evidence"),
     [
         ("bad_init", training(init="nn.init.constant_(net[2].weight, 1e20)"), "2.weight was initialised at scale 1e+20"),
-        ("bad_data", training(change="x[7, 2] = 1e20", loss="((out - y + x[:, 2:3]) ** 2).mean()"), "1e+20 in row 7 of column 2"),
-        ("bad_data", training(change="x[:, 1] = 1e20 + torch.arange(32) * 1e18", loss="((out + x[:, 1:2]) ** 2).mean()"), "column 1 of the batch"),
+        ("bad_data", training(change="x[7, 2] = 1e20", loss="((out - y + x[:, 2:3]) ** 4).mean()"), "1e+20 in row 7 of column 2"),
+        ("bad_data", training(change="x[:, 1] = 1e20 + torch.arange(32) * 1e18", loss="((out + x[:, 1:2]) ** 4).mean()"), "column 1 of the batch"),
         ("high_learning_rate", training(lr="20.0", init="net[1] = nn.Identity()"), "the loss rose from"),
         ("high_learning_rate", POSITIVE.format(lr=5.0), "one update took parameter scale from 1 to -4"),
         ("underflow", "import torch\nprint(torch.log(torch.exp(torch.tensor([-200.0]))))", "`exp` of -200 rounded to 0"),

@@ -31,8 +31,8 @@ for epoch in range(2):
         optimizer.step()
 """
 MEAN = "((out - yb) ** 2).mean()"
-PRODUCT = f"{MEAN} + 1e-9 / (xb[:, 0] - 2).prod()"
-SPREAD = f"{MEAN} + 1e-3 * xb.norm()"
+PRODUCT = f"{MEAN} * (1 + 1e-9 / (xb[:, 0] - 2).prod())"
+SPREAD = f"{MEAN} * (1 + 1e-3 * xb.norm())"
 
 
 def write(
@@ -71,7 +71,7 @@ def test_the_sample_without_which_the_step_is_healthy_is_named(
     [
         pytest.param("x[:, 1] = 1e25", SPREAD, id="every sample"),
         pytest.param("x[3::4] = 1e25", SPREAD, id="several in each half"),
-        pytest.param("", f"{MEAN} + torch.log(torch.zeros(()))", id="the formula"),
+        pytest.param("", f"{MEAN} * torch.log(torch.zeros(()))", id="the formula"),
     ],
 )
 def test_no_sample_is_blamed(bad: str, loss: str, repairs: RepairServer, tmp_path: Path) -> None:

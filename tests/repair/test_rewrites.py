@@ -77,7 +77,7 @@ REWRITES = [
         lambda x: -(x.diagonal() - x.logsumexp(1)),
     ),
     Rewrite(
-        "negative_scale", "return torch.log(x) + 1 / x",
+        "negative_scale", "return torch.log(x) ** 2 + 1 / x",
         "    x = x.clamp(min=1e-3)", "[-0.5, 1.0]", "[0.5, 1.0]", "clamp_variable",
     ),
     Rewrite(
@@ -219,8 +219,8 @@ REWRITES = [
         "clamp_denominator",
     ),
     Rewrite(
-        "weight_of_zero", "rare = x.masked_fill(x > 5, -torch.inf)\n    lp = torch.log_softmax(torch.stack([x, rare]), 0)\n    q = torch.tensor([[1.0], [0.0]])\n    return -(q * lp).sum()  # cross entropy",
-        "    return -(q * torch.where(q == 0, 0.0, lp)).sum()  # cross entropy", "[9.0, 2.0]", "[0.5, 1.5]",
+        "weight_of_zero", "rare = x.masked_fill(x > 5, -torch.inf)\n    lp = torch.log_softmax(torch.stack([x, rare]), 0)\n    q = torch.tensor([[1.0], [0.0]])\n    return torch.exp(-(q * lp).sum())  # perplexity",
+        "    return torch.exp(-(q * torch.where(q == 0, 0.0, lp)).sum())  # perplexity", "[9.0, 2.0]", "[0.5, 1.5]",
         "where_weighted",
     ),
     Rewrite(
@@ -229,8 +229,8 @@ REWRITES = [
         "clamp_count",
     ),
     Rewrite(
-        "mean_of_nothing", "return x[x > 5].mean()",
-        "    return terms.sum() / max(terms.numel(), 1)", "[2.0, 2.0]", "[7.0, 1.0, 9.0]",
+        "mean_of_nothing", "return (x - x[x > 5].mean()) ** 2",
+        "    return (x - terms.sum() / max(terms.numel(), 1)) ** 2", "[2.0, 2.0]", "[7.0, 1.0, 9.0]",
         "guard_count",
     ),
     Rewrite(
@@ -266,7 +266,7 @@ REWRITES = [
     Rewrite(
         "clamp_on_the_way",
         "p = x.clamp(0, 1)\n    two = torch.full((2,), 2.0)\n    return -torch.distributions.Beta(two, two).log_prob(p)",
-        "    p = x.clamp(1e-6, 1 - 1e-6)", "[1.2, 0.5]", "[0.2, 0.5]", "clamp_tighter",
+        "    p = x.clamp(1e-6, 1 - 1e-6)", "[1.0, 0.5]", "[0.2, 0.5]", "clamp_tighter",
     ),
     Rewrite(
         "factor_of_a_matrix_with_jitter",
@@ -388,14 +388,14 @@ REWRITES = [
     ),
     Rewrite(
         "mean_of_an_empty_difference",
-        "a, b = x[x > 9], x[x > 9]\n    loss = x.sum() + (a - b).abs().mean()\n    return loss",
-        "    loss = x.sum() + terms.sum() / max(terms.numel(), 1)",
+        "a, b = x[x > 9], x[x > 9]\n    loss = x.sum() * (1 + (a - b).abs().mean())\n    return loss",
+        "    loss = x.sum() * (1 + terms.sum() / max(terms.numel(), 1))",
         "[1.0, 2.0]", "[10.0, 2.0]", "guard_count",
     ),
     Rewrite(
         "mean_of_empty_magnitudes",
-        "a = x[x > 9]\n    return 0 * x.sum() + a.abs().square().mean()",
-        "    return 0 * x.sum() + a.abs().square().sum() / max(a.numel(), 1)",
+        "a = x[x > 9]\n    return x.sum() * a.abs().square().mean()",
+        "    return x.sum() * (a.abs().square().sum() / max(a.numel(), 1))",
         "[1.0, 2.0]", "[10.0, 12.0]", "guard_count",
     ),
     Rewrite(

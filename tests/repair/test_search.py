@@ -25,7 +25,7 @@ VERIFIED = {
     "opt_half_adam": "optimizer_eps",
     "deep_mlp_huge_gain": "kaiming_init",
     "silent_clip_transformer": "clip_grad_value",
-    "climate_nan_literal": "nan_aware",
+    "air_sensor_nan_fill": "nan_aware",
     "rnn_empty_hidden_state": "zeros",
 }
 
@@ -72,6 +72,56 @@ def test_two_faults_are_mended_together(repairs: RepairServer, tmp_path: Path) -
         "return -(2 * y * torch.nn.functional.logsigmoid(z) + (1 - y) * torch.nn.functional.logsigmoid(-z)).mean()"
         in text
     )
+
+
+def test_a_loss_that_is_still_infinite_is_no_cure(repairs: RepairServer, tmp_path: Path) -> None:
+    """With finite gradients it does no harm; but nobody asked for such a program."""
+    script = write(
+        tmp_path,
+        """
+        import torch
+
+        w = torch.tensor([-200.0, 1.0], requires_grad=True)
+        targets = torch.tensor([2.0, 2.0])
+        optimizer = torch.optim.SGD([w], lr=0.1)
+        for step in range(3):
+            risk = -torch.log(torch.sigmoid(w)).mean()
+            loss = risk + 1 / (targets.max() - targets.min())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """,
+    )
+    first, *others = repairs.fix(script)["fixes"]
+    assert (first["kind"], first["verdict"]) == ("logsigmoid+clamp_denominator", "verified")
+    alone = next(f for f in others if f["kind"] == "logsigmoid")
+    assert alone["verdict"] == "failed"
+    assert "another failure came up: step 0, line 9: loss is inf" in alone["evidence"]
+
+
+def test_a_program_may_go_to_another_folder(repairs: RepairServer, tmp_path: Path) -> None:
+    inner = tmp_path / "project"
+    inner.mkdir()
+    script = write(
+        inner,
+        """
+        import os
+        import torch
+
+        os.chdir("..")
+        w = torch.tensor([-200.0, 60.0], requires_grad=True)
+        optimizer = torch.optim.SGD([w], lr=0.1)
+        for step in range(3):
+            p = torch.sigmoid(w)
+            loss = -(torch.log(p)[0] + 2 * torch.log(1 - p)[1])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """,
+    )
+    first = repairs.fix(script)["fixes"][0]
+    assert (first["kind"], first["verdict"]) == ("logsigmoid+logsigmoid", "verified")
+    assert first["patch"].startswith("--- a/program.py")
 
 
 def test_a_guard_that_only_silences_training_is_refused(
@@ -137,6 +187,24 @@ def test_a_slow_program_needs_no_hundred_steps(tmp_path: Path) -> None:
     assert ran.diagnosis is not None
     assert 10 <= ran.diagnosis.steps < 500
     assert not ran.timed_out
+
+
+def test_what_an_intervention_changed_is_known_of_a_program_that_ends_at_once(
+    tmp_path: Path,
+) -> None:
+    text = """
+        import os
+        import torch
+
+        w = torch.zeros(3, requires_grad=True)
+        optimizer = torch.optim.SGD([w], lr=0.1)
+        for step in range(2):
+            (w - 1).square().sum().backward()
+            optimizer.step()
+        os._exit(0)
+        """
+    program = Program(target=str(write(tmp_path, text)))
+    assert run(Trial(program=program, intervention="clip"), limit_s=60.0).applied
 
 
 def test_a_bound_that_changes_ordinary_losses_is_refused(

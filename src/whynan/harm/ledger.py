@@ -49,6 +49,7 @@ class Ledger:
     ['loss']
     """
 
+    finite_from: int | None = None  # from this step on a loss must be finite, harm or not
     silent: list[Silent] = field(default_factory=list)
     _losses: list[Sign] = field(default_factory=list)
     _spoilt: bool = False  # the last backward pass left non-finite gradients behind
@@ -86,7 +87,7 @@ class Ledger:
         if bad:
             counted = [s for s in self._losses if not s.wrong] or bad
         else:
-            counted = wrong[:1] or list(norms[:1])
+            counted = wrong[:1] or self._demanded() or list(norms[:1])
         if not bad:
             self._losses = [s for s in self._losses if not s.wrong]
             self._let_go("loss was non-finite with finite gradients")
@@ -115,7 +116,8 @@ class Ledger:
 
     def updated_by_hand(self, state: Sequence[Sign] = ()) -> list[Sign]:
         """A loop without an optimizer has written its leaves."""
-        counted = self.state_spoilt(state) if state else [s for s in self._losses if s.wrong][:1]
+        wrong = [s for s in self._losses if s.wrong][:1]
+        counted = self.state_spoilt(state) if state else wrong or self._demanded()
         if not counted:
             self._let_go("loss was non-finite and the update was not")
         self._losses.clear()
@@ -191,10 +193,16 @@ class Ledger:
     def ends(self) -> list[Sign]:
         """The program is over: its last words count, in the order in which they were said."""
         left = self._asked or (self._spoilt and not self._has_stepped)
-        losses = self._losses if left else []
+        losses = self._losses if left else [] if self._has_stepped else self._demanded()
         return [*losses, *self._last_words.values()]
 
     # ---- parts ----------------------------------------------------------------------------------
+
+    def _demanded(self) -> list[Sign]:
+        """Losses that had to be finite: nobody would call a change right that leaves them so."""
+        if self.finite_from is None:
+            return []
+        return [s for s in self._losses if not s.wrong and s.step >= self.finite_from]
 
     def _newest_read(self) -> list[Sign]:
         return list(self._reads.values())[-1:]

@@ -35,7 +35,7 @@ class Candidate:
     kind: str
     title: str
     tier: Tier
-    texts: Mapping[str, str]  # changed files
+    texts: Mapping[str, str]  # changed files, by their real paths
     intervention: str | None = None  # done from outside, where the source shows no place for it
 
 
@@ -104,6 +104,7 @@ class Case:
         )
 
     def source_of(self, file: str) -> Source | None:
+        file = os.path.realpath(file)  # sites and projects may spell it in different ways
         text = self.texts.get(file)
         if text is None:
             text = self.originals.text(file)

@@ -11,7 +11,8 @@ import json
 import linecache
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType
@@ -32,7 +33,10 @@ def lay_over(texts: Mapping[str, str]) -> None:
 
     def open_code(path: str) -> Any:
         text = sources.get(os.path.realpath(path))
-        return original_open(path) if text is None else io.BytesIO(encoded(text))
+        if text is None:
+            return original_open(path)
+        _quote(os.path.abspath(path), text)  # the name that a script's code has
+        return io.BytesIO(encoded(text))
 
     def get_code(loader: SourceFileLoader, fullname: str) -> CodeType | None:
         path = loader.get_filename(fullname)
@@ -45,8 +49,6 @@ def lay_over(texts: Mapping[str, str]) -> None:
 
     io.open_code = open_code
     loaders.get_code = get_code
-    for path, text in texts.items():
-        _quote(path, text)
 
 
 def _quote(path: str, text: str) -> None:
@@ -78,13 +80,12 @@ def main() -> int:
         save_batch=Path(description["save_batch"]) if description["save_batch"] else None,
         max_steps=description["max_steps"],
         enough=description["enough"],
+        finite_from=description["finite_from"],
         is_shown=False,
         children=False,  # the changed texts are laid over this process only
     )
-    try:
+    with _telling(applied, Path(description["applied"])):
         return Run(program, options).go().code
-    finally:
-        Path(description["applied"]).write_text(json.dumps(applied()), encoding="utf-8")
 
 
 def _intervene(name: str | None) -> Callable[[], int | None]:
@@ -96,6 +97,27 @@ def _intervene(name: str | None) -> Callable[[], int | None]:
     intervention = Intervention()
     intervention.start(name)
     return lambda: intervention.applied
+
+
+@contextmanager
+def _telling(applied: Callable[[], int | None], path: Path) -> Iterator[None]:
+    """Write it down at the end of the program, also where `os._exit` is the end."""
+    original, pid = os._exit, os.getpid()
+
+    def write() -> None:
+        path.write_text(json.dumps(applied()), encoding="utf-8")
+
+    def leave(code: int) -> None:
+        if os.getpid() == pid:  # not a worker
+            write()
+        original(code)
+
+    os._exit = leave  # type: ignore[assignment]  # never returns
+    try:
+        yield
+    finally:
+        os._exit = original
+        write()
 
 
 if __name__ == "__main__":

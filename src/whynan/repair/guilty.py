@@ -95,7 +95,9 @@ class Bisection:
         fetch = first.around.fetch
         assert fetch is not None
         drop = Drop(fetch=fetch.number, size=fetch.size, rows=tuple(rows))
-        trial = Trial(program=self.program, drop=drop, max_steps=first.step + 1)
+        trial = Trial(
+            program=self.program, drop=drop, max_steps=first.step + 1, finite_from=first.step
+        )
         after = self.run(trial, limit_s=left).diagnosis
         if after is None or (after.outcome == "crashed" and not after.anomalies):
             return None

@@ -141,6 +141,7 @@ class Search:
             texts=candidate.texts,
             max_steps=steps_to_run(failed_at, margin=margin),
             enough_steps=steps_to_run(failed_at),
+            finite_from=failed_at,
             intervention=candidate.intervention,
         )
         ran = self.run(trial, limit_s=left_s)

@@ -40,6 +40,7 @@ class Trial:
     texts: Mapping[str, str] = field(default_factory=dict)  # path -> changed source
     max_steps: int | None = None
     enough_steps: int | None = None  # will do once half of the time is over
+    finite_from: int | None = None  # a step from which on a NaN loss is harm by itself
     intervention: str | None = None
     drop: Drop | None = None
     save_batch: str | None = None  # where to write the failing batch
@@ -105,6 +106,7 @@ def _describe(
         "is_module": trial.program.is_module,
         "texts": dict(trial.texts),
         "max_steps": trial.max_steps,
+        "finite_from": trial.finite_from,
         "enough": None if steps is None or limit_s is None else (steps, limit_s / 2),
         "intervention": trial.intervention,
         "drop": asdict(trial.drop) if trial.drop is not None else None,

@@ -193,13 +193,19 @@ class WhatIf:
                 raise UsageError(base.last_error.removeprefix("whynan: "))  # torch was not watched
             self.baseline = base.diagnosis
             self._add(row_of("baseline", "as it is", base))
-            limit = _steps(base.diagnosis)
+            failed_at = _failed_at(base.diagnosis)
+            limit = UNTOUCHED_STEPS if failed_at is None else steps_to_run(failed_at)
             for name, title in EXPERIMENTS.items():
                 left = deadline - time.monotonic()
                 if left < 1:
                     say(f"the {self.budget_s:g} s were used up; `--budget` gives more")
                     break
-                trial = Trial(program=self.program, max_steps=limit, intervention=name)
+                trial = Trial(
+                    program=self.program,
+                    max_steps=limit,
+                    finite_from=failed_at,
+                    intervention=name,
+                )
                 self._add(row_of(name, title, self.run(trial, limit_s=left)))
         except KeyboardInterrupt:
             self.interrupted = True
@@ -215,10 +221,8 @@ class WhatIf:
             say(f"{'':<50}{part}")
 
 
-def _steps(base: Diagnosis | None) -> int:
-    if base is None or not base.anomalies:
-        return UNTOUCHED_STEPS
-    return steps_to_run(base.anomalies[0].evidence.step)
+def _failed_at(base: Diagnosis | None) -> int | None:
+    return base.anomalies[0].evidence.step if base is not None and base.anomalies else None
 
 
 def whatif(

@@ -78,6 +78,7 @@ class Beginning:
             armed_from=options.trace_from,
             always_live=always,
             save_batch=options.save_batch,
+            finite_from=options.finite_from,
         )
         if self.is_rank:
             from whynan.ranks.lockstep import Lockstep

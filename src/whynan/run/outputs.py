@@ -39,6 +39,7 @@ class RunOptions:
     max_steps: int | None = None
     enough: tuple[int, float] | None = None  # from this step on, stop after so many seconds
     trace_from: int | None = None  # a second run: record from this step on
+    finite_from: int | None = None  # a trial: from this step on every loss must be finite
     live_steps: int | None = None  # how many steps `auto` records before it only guards
     fixes_follow: bool = False  # changes are tried right after the report
     is_shown: bool = True  # False: whoever started this run draws the report

@@ -11,7 +11,8 @@ import sys
 import threading
 import types
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader, SourcelessFileLoader
 from pathlib import Path
@@ -31,6 +32,23 @@ class Program:
     target: str
     args: tuple[str, ...] = ()
     is_module: bool = False
+
+
+@contextmanager
+def in_folder(folder: str) -> Iterator[None]:
+    """Paths are meant and told as seen from where the program was started; it may have gone elsewhere."""
+    try:
+        here = os.getcwd()
+    except OSError:  # that one is gone
+        here = None
+    try:
+        with suppress(OSError):
+            os.chdir(folder)
+        yield
+    finally:
+        if here is not None:
+            with suppress(OSError):
+                os.chdir(here)
 
 
 def prepare(program: Program) -> Callable[[], None]:

@@ -141,7 +141,7 @@ class Run:
         if crash is not None and (harmed if self._starter is not None else not watched):
             self._print_traceback(crash)
         absent = not harmed and self._is_absent()
-        with findings.libraries.in_use():
+        with findings.libraries.in_use(), launch.in_folder(findings.command.cwd):
             findings.show()
             if not absent:
                 self._write("anomaly" if harmed else "crashed" if crash is not None else "clean")

@@ -20,6 +20,7 @@ class Plan:
     armed_from: int | None = None  # the step that another run is known to fail at
     always_live: bool = False  # record everything, and never go quiet
     save_batch: Path | None = None  # where the first failing batch is kept
+    finite_from: int | None = None  # a step from which on every loss must be finite
     together: bool = False  # one of several ranks, which decide right after each has looked
 
     @property

@@ -49,7 +49,7 @@ class Watch:
         self.plan = plan
         self.quiet = Quiet(self._failed)
         self.events = Events(self.quiet)
-        self.ledger = Ledger()
+        self.ledger = Ledger(finite_from=plan.finite_from)
         self.rewind = Rewind()
         self.guard = Guard(self.rewind.buffers, History())
         self.recorder = Recorder(self, self.quiet, self.guard.history)
