@@ -11,7 +11,7 @@ from torch import nn
 
 from whynan.model import Circumstances, Evidence, HistoryRow, Layer, Oddity, Sample
 from whynan.record.modules import clean
-from whynan.record.relations import value_after
+from whynan.record.reads import value_after
 from whynan.record.rows import samples_of
 from whynan.seam.reading import readable
 

@@ -25,15 +25,10 @@ from whynan.model import (
 from whynan.ops.table import row, that
 from whynan.record.exponents import exponents_of
 from whynan.record.modules import ModuleNames, path_of
+from whynan.record.reads import Read, value_after, value_before
 from whynan.record.recompute import in_float64
 from whynan.record.records import Record, is_torchs_own, record_refs
-from whynan.record.relations import (
-    Read,
-    is_untouched,
-    reads,
-    value_after,
-    value_before,
-)
+from whynan.record.relations import is_untouched, reads
 from whynan.record.storages import Index, Ref
 from whynan.record.tracer import Tracer
 from whynan.seam.sites import Frames, site_of

@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
+from whynan.record.reads import Read, value_before
 from whynan.record.records import Record
-from whynan.record.relations import Read, reads, value_before
+from whynan.record.relations import reads
 from whynan.record.schema import REPEATABLE
 from whynan.record.storages import Ref
 

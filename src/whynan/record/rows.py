@@ -10,8 +10,9 @@ import torch
 
 from whynan.ops.table import kernel
 from whynan.record.contributions import argument, bag_of
+from whynan.record.reads import Read, Selection
 from whynan.record.records import Record
-from whynan.record.relations import Read, Selection, reads
+from whynan.record.relations import reads
 from whynan.record.slicing import Node
 from whynan.record.storages import Index, Ref
 

@@ -14,6 +14,7 @@ import torch
 from whynan.model import Evidence, OpRecord, Scalar, Sink
 from whynan.record.freeze import Freezer, real
 from whynan.record.modules import ModuleNames
+from whynan.record.reads import Read, value_after, value_before
 from whynan.record.records import (
     Record,
     is_torchs_own,
@@ -21,7 +22,7 @@ from whynan.record.records import (
     record_refs,
     writes_literal,
 )
-from whynan.record.relations import Read, reads, value_after, value_before
+from whynan.record.relations import reads
 from whynan.record.storages import Index, Ref
 from whynan.record.tracer import Tracer
 from whynan.seam.hush import hushed
