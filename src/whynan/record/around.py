@@ -75,7 +75,9 @@ def _sample(evidence: Evidence, recorder: Recorder) -> Sample | None:
         return None
     if not _is_table(inputs, size, recorder) and made.shape[:1] != (size,):
         return None  # a list of numbers each: perhaps the steps of one sequence
-    return _named(samples_of(record, made, size, recorder.slicer.locate) or [], size, recorder)
+    return _named(
+        samples_of(record, made, size, recorder.slicer.ancestry.locate) or [], size, recorder
+    )
 
 
 def _is_batch(inputs: list[torch.Tensor], size: int, recorder: Recorder) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -31,6 +32,12 @@ class Read(NamedTuple):
             if all(isinstance(i, int) for i in self.selection)
             else None
         )
+
+    def within(self, inner: Sequence[int]) -> Index:
+        """An element of the part, as one of the whole tensor."""
+        rest = iter(inner)
+        chosen = self.selection
+        return tuple(i if isinstance(i, int) else (i.start or 0) + next(rest) for i in chosen)
 
     @property
     def fits(self) -> bool:

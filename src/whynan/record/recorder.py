@@ -19,6 +19,7 @@ from whynan.record.batches import Batches
 from whynan.record.checks import Checks
 from whynan.record.exceptions import harm_of_exception
 from whynan.record.fused import Fused
+from whynan.record.harm import Harm
 from whynan.record.losses import Losses
 from whynan.record.modules import ModuleNames
 from whynan.record.outputs import Outputs, is_for_a_loss
@@ -26,7 +27,7 @@ from whynan.record.records import Record
 from whynan.record.remaking import with_the_dataset
 from whynan.record.retention import forget
 from whynan.record.scripts import Scripts
-from whynan.record.slicing import Harm, Slicer
+from whynan.record.slicing import Slicer
 from whynan.record.tracer import HOLD_BYTES, Tracer
 from whynan.record.unseen import unseen
 from whynan.record.updates import Updates

@@ -78,6 +78,13 @@ def is_torchs_own(record: Record) -> bool:
     return called is not None and takes_numbers(called) is False
 
 
+def inside_of(record: Record) -> str | None:
+    """The library function that the user called: `torch.nn.functional.cross_entropy`."""
+    if record.frames is None or record.frames.inside is None:
+        return None
+    return record.frames.inside.co_qualname
+
+
 def record_refs(record: Record) -> list[Ref]:
     """Every tensor the operation read, in the order of its arguments."""
     refs = []

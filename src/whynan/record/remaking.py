@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from whynan.model import Evidence, OpRecord
-from whynan.record.slicing import Harm
+from whynan.record.harm import Harm
 from whynan.record.tracer import Tracer
 from whynan.seam.hush import same_random
 from whynan.seam.members import item_of
