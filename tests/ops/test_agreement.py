@@ -17,8 +17,9 @@ from whynan.lint.names import Names
 from whynan.lint.reader import Reader
 from whynan.lint.source import Source
 from whynan.model import Evidence, Finding, Operand, TensorStats
+from whynan.record.reads import Read
 from whynan.record.records import Record
-from whynan.record.relations import Read, reads
+from whynan.record.relations import reads
 from whynan.record.schema import info_of
 from whynan.run.blocks import traced
 

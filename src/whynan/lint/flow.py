@@ -10,8 +10,9 @@ import ast
 from collections.abc import Callable, Iterable
 
 from whynan.lint.belonging import Evidence
+from whynan.lint.calls import ClassInfo
 from whynan.lint.names import Names, Scope
-from whynan.lint.reader import ClassInfo, Reader, spelled_in
+from whynan.lint.reader import Reader, spelled_in
 from whynan.lint.scopes import (
     as_load,
     assigned_once,

@@ -4,46 +4,21 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
-from whynan.lint.libraries import OTHER, family
+from whynan.lint.calls import ClassInfo, of_builtin, of_function, of_method, of_module
 from whynan.lint.names import Scope
 from whynan.lint.source import Source
-from whynan.lint.spelling import (
-    CONSTANTS,
-    KEYWORDS,
-    KNOWN,
-    OPERATORS,
-    SCALAR_ATTRIBUTES,
-    SCALAR_CALLS,
-    SCALAR_METHODS,
-    TENSOR_METHODS,
-    TRANSPARENT,
-    operation,
-    split,
-)
-from whynan.lint.terms import SHAPE_OPS, Kind, Term, names_in, resolve
-from whynan.ops.table import MODULES
+from whynan.lint.spelling import CONSTANTS, KEYWORDS, KNOWN, OPERATORS, SCALAR_ATTRIBUTES
+from whynan.lint.terms import SHAPE_OPS, Kind, Term, joined, names_in, resolve
 from whynan.source.trees import last_word
 
 BUILTINS = frozenset([
     "len", "int", "float", "round", "bool", "max", "min", "sum", "abs", "pow", "range",
     "enumerate", "zip",
 ])  # fmt: skip
+CALLABLE = ("imported", "module", "instance", "class")
 NOT_VALUES = ("ndim", "dtype", "device", "is_cuda", "requires_grad", "training", "dim")
-LOGGERS = ("log", "logger", "accelerator", "tracker", "wandb", "self", "trainer", "writer", "run")
-
-
-@dataclass
-class ClassInfo:
-    """What is known of a class in this file."""
-
-    name: str
-    is_module: bool = False
-    attributes: dict[str, Term] = field(default_factory=dict)
-    settled: set[str] = field(default_factory=set)  # those that are the same for life
-    returned: Term | None = None  # what `forward` gives, when every return agrees
 
 
 class Reader:
@@ -223,15 +198,15 @@ class Reader:
         if callee is not None:
             target = resolve(callee)
             if target.op == "imported":
-                return self._function(node, str(target.value), args, kw)
+                return of_function(node, str(target.value), args, kw)
             if target.op in ("module", "instance"):
-                return self.apply(target, node, args)
+                return of_module(self.classes, target, node, args)
             if target.op == "class":
                 return Term("instance", node, args, kw, value=target.value)
         if isinstance(function, ast.Name) and callee is None and self._is_builtin(function.id):
-            return self._builtin(node, function.id, args, kw)
+            return of_builtin(node, function.id, args, kw)
         if isinstance(function, ast.Attribute) and callee is not None and callee.op == "receiver":
-            return self._method(node, function.attr, callee.args[0], args, kw)
+            return of_method(node, function.attr, callee.args[0], args, kw)
         return Term("unknown", node, (*args, *kw.values()), value=last_word(function))
 
     def _is_builtin(self, name: str) -> bool:
@@ -263,114 +238,11 @@ class Reader:
             return term if term.op != "name" or term.binding is not None else None
         if isinstance(function, ast.Attribute):
             chain = self._attribute(function) if _root(function) is not None else None
-            if chain is not None and resolve(chain).op in (
-                "imported",
-                "module",
-                "instance",
-                "class",
-            ):
+            if chain is not None and resolve(chain).op in CALLABLE:
                 return chain
             receiver = self.read(function.value)
             return Term("receiver", function, (receiver,))
         return self.read(function)
-
-    def _function(
-        self, node: ast.Call, name: str, args: tuple[Term, ...], kw: dict[str, Term]
-    ) -> Term:
-        last = name.rsplit(".", 1)[-1]
-        if name.startswith("torch.nn.") and last[:1].isupper() and "functional" not in name:
-            return Term("module", node, args, kw, value=last)
-        library, op = split(name)
-        if not library and name.startswith("torch.") and last[:1].isupper():
-            library, op = "torch", last
-        if not library:
-            other: Kind = "other" if family(name) == OTHER else "?"
-            return Term("unknown", node, (*args, *kw.values()), value=last, kind=other)
-        if not args and "input" in kw:
-            args = (kw.pop("input"),)
-        if library != "numpy" and last == "Tensor":
-            op = "Tensor"
-        kind: Kind = {"torch": "tensor", "numpy": "array"}.get(library, "scalar")  # type: ignore[assignment]  # literals by construction
-        if op in ("finfo", "iinfo", "is_tensor", "numel", "device"):
-            kind = "scalar"
-        if library == "numpy" and args and all(a.kind == "scalar" for a in args):
-            kind = "scalar"
-        if library == "torch" and op in ("tensor", "as_tensor", "full") and args and args[0].kind == "scalar":  # fmt: skip
-            kind = "tensor"
-        return Term(op, node, args, kw, lib=library, form="call", kind=kind)
-
-    def _builtin(
-        self, node: ast.Call, name: str, args: tuple[Term, ...], kw: dict[str, Term]
-    ) -> Term:
-        if name == "float" and args and args[0].op == "const" and isinstance(args[0].value, str):
-            try:
-                return Term("const", node, value=float(args[0].value), kind="scalar")
-            except ValueError:
-                pass
-        kind: Kind = "scalar" if name in SCALAR_CALLS else joined(*args)
-        if name in ("max", "min") and len(args) == 2:
-            return Term("maximum" if name == "max" else "minimum", node, args, form="builtin", kind=kind)  # fmt: skip
-        if name == "abs" and len(args) == 1:
-            return Term("abs", node, args, form="call", kind=kind)
-        return Term("builtin", node, args, kw, value=name, kind=kind)
-
-    def _method(
-        self, node: ast.Call, name: str, receiver: Term, args: tuple[Term, ...], kw: dict[str, Term]
-    ) -> Term:
-        op = operation(name)
-        if name in SCALAR_METHODS:
-            return Term(f".{name}", node, (receiver, *args), kw, form="method", kind="scalar")
-        known = op in KNOWN or op in SHAPE_OPS
-        if op == "log" and (args or kw or str(receiver.value).rsplit(".", 1)[-1] in LOGGERS):
-            known = False
-        if not known or resolve(receiver).op in ("imported", "module", "instance"):
-            unknown: Kind = "tensor" if name in TENSOR_METHODS else "?"
-            kind = "other" if receiver.kind == "other" else unknown
-            return Term(f".{name}", node, (receiver, *args), kw, form="method", kind=kind)
-        if op == "where" and name == "where":  # x.where(condition, other)
-            args = (args[0], receiver, *args[1:]) if args else (receiver,)
-            return Term("where", node, args, kw, lib="torch", form="method", kind=receiver.kind)
-        kind = receiver.kind
-        if kind == "?" and op in TENSOR_METHODS:
-            kind = "tensor"
-        if name == "numpy":
-            kind = "array"
-        if op in ("rand", "exponential") and name in ("uniform_", "exponential_"):
-            return Term(op, node, (receiver, *args), kw, lib="torch", form="method", kind="tensor")
-        return Term(op, node, (receiver, *args), kw, form="method", kind=kind)
-
-    def apply(self, target: Term, node: ast.Call, args: tuple[Term, ...]) -> Term:
-        """Call a module: `nn.Sequential` in order, a class of this file through its `forward`."""
-        if target.op == "instance":
-            info = self.classes.get(str(target.value))
-            if info is not None and info.returned is not None:
-                return info.returned
-            return Term("layer", node, args, kind="tensor" if info and info.is_module else "?")
-        if target.value == "Sequential":
-            value = Term("layer", node, args, kind="tensor")
-            for part in target.args:
-                inner = resolve(part)
-                if inner.op == "module" and inner.value in TRANSPARENT:
-                    continue
-                if inner.op in ("module", "instance"):
-                    value = self.apply(inner, node, (value,))
-                else:
-                    value = Term("layer", node, (value,), kind="tensor")
-            return value
-        op = MODULES.get(str(target.value), "layer")
-        return Term(op, node, args, dict(target.kw), lib="torch", form="module", kind="tensor")
-
-
-def joined(*parts: Term) -> Kind:
-    """The kind of what arithmetic on these gives."""
-    kinds = {p.kind for p in parts}
-    if "other" in kinds:
-        return "other"
-    if "tensor" in kinds:
-        return "tensor"
-    if "array" in kinds:
-        return "array"
-    return "scalar" if kinds == {"scalar"} else "?"
 
 
 def spelled_in(node: ast.AST) -> frozenset[str]:

@@ -101,6 +101,18 @@ def resolve(term: Term) -> Term:
     return term
 
 
+def joined(*parts: Term) -> Kind:
+    """The kind of what arithmetic on these gives."""
+    kinds = {p.kind for p in parts}
+    if "other" in kinds:
+        return "other"
+    if "tensor" in kinds:
+        return "tensor"
+    if "array" in kinds:
+        return "array"
+    return "scalar" if kinds == {"scalar"} else "?"
+
+
 def strip(term: Term) -> Term:
     """Follow variables and look through what changes only shape, place or type."""
     for _ in range(24):

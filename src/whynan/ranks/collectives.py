@@ -9,8 +9,8 @@ from typing import Any
 from torch import distributed as dist
 
 from whynan.model import Evidence
+from whynan.record.harm import Harm
 from whynan.record.recorder import Recorder
-from whynan.record.slicing import Harm
 from whynan.seam.sites import Frames, capture, is_torch_file
 from whynan.seam.tensors import bad_values, tensors_in
 

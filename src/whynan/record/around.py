@@ -11,7 +11,7 @@ from torch import nn
 
 from whynan.model import Circumstances, Evidence, HistoryRow, Layer, Oddity, Sample
 from whynan.record.modules import clean
-from whynan.record.relations import value_after
+from whynan.record.reads import value_after
 from whynan.record.rows import samples_of
 from whynan.seam.reading import readable
 
@@ -75,7 +75,9 @@ def _sample(evidence: Evidence, recorder: Recorder) -> Sample | None:
         return None
     if not _is_table(inputs, size, recorder) and made.shape[:1] != (size,):
         return None  # a list of numbers each: perhaps the steps of one sequence
-    return _named(samples_of(record, made, size, recorder.slicer.locate) or [], size, recorder)
+    return _named(
+        samples_of(record, made, size, recorder.slicer.ancestry.locate) or [], size, recorder
+    )
 
 
 def _is_batch(inputs: list[torch.Tensor], size: int, recorder: Recorder) -> bool:

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 
 from whynan.model import Evidence, Sink, number
+from whynan.record.harm import Harm
 from whynan.record.modules import ModuleNames
 from whynan.record.records import Record
 from whynan.record.shadow import Shadows
-from whynan.record.slicing import Harm, Slicer
+from whynan.record.slicing import Slicer
 from whynan.record.tracer import Tracer
 from whynan.seam.private import stored_values
 from whynan.seam.reading import PLAIN, local_of, readable

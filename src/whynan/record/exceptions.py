@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
+from whynan.record.harm import Harm
 from whynan.record.records import Record
-from whynan.record.slicing import Harm
 from whynan.record.tracer import Tracer
 from whynan.seam.reading import local_of
 from whynan.seam.sites import USER, Frames, kind_of_file

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import CodeType
 from typing import Any
 
 import torch
@@ -12,14 +13,18 @@ from whynan.record.schema import info_of
 from whynan.record.tracer import Tracer
 from whynan.seam.members import has_own_hooks, is_compiled, weights_of
 from whynan.seam.private import (
+    current_node,
+    dispatch_modes,
     function_modes,
     has_global_hook,
     has_lstm_kernel,
     may_use_lstm_kernel,
     saved_tensors_hooks,
+    tracing_state,
     transform,
 )
 from whynan.seam.quiet import pause, resume
+from whynan.seam.stats import has_nonfinite
 
 
 class Fused:
@@ -34,7 +39,7 @@ class Fused:
     ) -> Any:
         tracer = self.tracer
         suits = not kwargs and len(args) in (1, 2) and _suits(module, *args)
-        mode = pause() if suits and tracer.may_pause() else None
+        mode = pause() if suits and _may_pause(tracer) else None
         if mode is None:
             return original(module, *args, **kwargs)
         try:
@@ -51,9 +56,42 @@ class Fused:
             module.bidirectional,
         )
         given = (args[0], states, weights_of(module), *how, module.batch_first)
-        if not tracer.record_whole(_INFO, given, (output, *state), original.__code__):
+        if not _record_whole(tracer, given, (output, *state), original.__code__):
             return original(module, *args)
         return result
+
+
+def _may_pause(tracer: Tracer) -> bool:
+    """Whether operations of this thread are recorded now, and a few could be left out."""
+    return (
+        tracer.active
+        and not (tracer.quiet.local.own or tracer.stopping or tracer.shadowing)
+        and current_node() is None
+        and tracing_state() is None
+        and dispatch_modes() == 1  # else a mode of the program's would see it twice
+    )
+
+
+def _record_whole(tracer: Tracer, args: Any, outs: Any, inside: CodeType) -> bool:
+    """Record as one operation what ran while the recorder was off. False, and nothing is
+    recorded, if an operand or a result is non-finite: then the parts have to be known."""
+    local, quiet = tracer.local, tracer.quiet.local
+    quiet.own += 1
+    mode = pause()
+    try:
+        if any(has_nonfinite(t.detach()) for t in outs):
+            return False
+        record = tracer.begin(_INFO, args, {}, local, inside)
+        if record.tainted_in:
+            return False
+        record.surely_finite = True
+        tracer.end(record, _INFO, args, {}, outs, local)
+    except Exception as error:
+        tracer.failed(error)
+    finally:
+        resume(mode)
+        quiet.own -= 1
+    return True
 
 
 _INFO = info_of(torch.ops.aten.lstm.input)

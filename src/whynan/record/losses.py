@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from whynan.record.checks import Checks
-from whynan.record.slicing import Harm
+from whynan.record.harm import Harm
 from whynan.record.storages import Entry, Ref
 from whynan.seam.private import has_storage
 from whynan.seam.reading import can_be_read

@@ -8,8 +8,8 @@ import torch
 
 from whynan.ops.table import that
 from whynan.record.checks import Checks
+from whynan.record.harm import Harm
 from whynan.record.records import Record
-from whynan.record.slicing import Harm
 from whynan.seam.private import storage_id
 from whynan.seam.reading import local_of, readable
 from whynan.seam.sites import Frames

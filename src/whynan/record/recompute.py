@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
-from whynan.record.records import Record
-from whynan.record.relations import Read, reads, value_before
+from whynan.record.reads import Read, value_before
+from whynan.record.records import Record, flat
+from whynan.record.relations import reads
 from whynan.record.schema import REPEATABLE
 from whynan.record.storages import Ref
 
@@ -46,7 +47,7 @@ def in_float64(
         return None
     if record.info.write_args:
         out = [args[i] for i in record.info.write_args if i < len(args)]
-    return _flat(out)
+    return flat(out)
 
 
 def _wide(
@@ -71,9 +72,3 @@ def _swap(values: dict[tuple[Any, Any], torch.Tensor], position: Any, arg: Any) 
     if isinstance(arg, torch.dtype) and arg.is_floating_point:
         return torch.float64
     return arg
-
-
-def _flat(out: Any) -> list[torch.Tensor]:
-    if isinstance(out, torch.Tensor):
-        return [out]
-    return [t for item in out or () for t in _flat(item)] if isinstance(out, (list, tuple)) else []

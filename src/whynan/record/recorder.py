@@ -19,14 +19,16 @@ from whynan.record.batches import Batches
 from whynan.record.checks import Checks
 from whynan.record.exceptions import harm_of_exception
 from whynan.record.fused import Fused
+from whynan.record.harm import Harm
 from whynan.record.losses import Losses
+from whynan.record.mode import TracerMode
 from whynan.record.modules import ModuleNames
 from whynan.record.outputs import Outputs, is_for_a_loss
 from whynan.record.records import Record
 from whynan.record.remaking import with_the_dataset
-from whynan.record.retention import forget
+from whynan.record.retention import clear, forget
 from whynan.record.scripts import Scripts
-from whynan.record.slicing import Harm, Slicer
+from whynan.record.slicing import Slicer
 from whynan.record.tracer import HOLD_BYTES, Tracer
 from whynan.record.unseen import unseen
 from whynan.record.updates import Updates
@@ -119,7 +121,7 @@ class Recorder:
         if self.tracer.active and not dispatch_modes():
             self._mode_of_importer = self._mode
             self._in_inference = torch.is_inference_mode_enabled()
-            self._mode = self.tracer.mode()
+            self._mode = TracerMode(self.tracer)
             self._mode.__enter__()
             self.notes.remove(IN_A_THREAD)
 
@@ -130,7 +132,7 @@ class Recorder:
             self.run_eagerly()
         if not self._is_asleep:
             self._in_inference = torch.is_inference_mode_enabled()
-            self._mode = self.tracer.mode()
+            self._mode = TracerMode(self.tracer)
             self._mode.__enter__()
         self._is_asleep = False
         self.tracer.active = True
@@ -199,7 +201,7 @@ class Recorder:
         self.batches.clear()
         self.scripts.clear()
         self.outputs.clear()
-        self.tracer.clear()
+        clear(self.tracer)
 
     def run_eagerly(self) -> None:
         """Compiled functions would hide their operations."""
@@ -333,7 +335,7 @@ class Recorder:
 
     @contextmanager
     def _recording(self) -> Iterator[None]:
-        with self.tracer.mode():
+        with TracerMode(self.tracer):
             yield
 
     def in_thread(self) -> Any:

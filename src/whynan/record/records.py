@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+import torch
+
 from whynan.model import OpRecord
 from whynan.record.schema import OpInfo, takes_numbers
 from whynan.record.storages import Ref
@@ -76,6 +78,20 @@ def is_torchs_own(record: Record) -> bool:
         return False
     called = called_at(site_of(record.frames))
     return called is not None and takes_numbers(called) is False
+
+
+def inside_of(record: Record) -> str | None:
+    """The library function that the user called: `torch.nn.functional.cross_entropy`."""
+    if record.frames is None or record.frames.inside is None:
+        return None
+    return record.frames.inside.co_qualname
+
+
+def flat(out: Any) -> list[torch.Tensor]:
+    """The tensors in what an operation returned or wrote to."""
+    if isinstance(out, torch.Tensor):
+        return [out]
+    return [t for item in out for t in flat(item)] if isinstance(out, (list, tuple)) else []
 
 
 def record_refs(record: Record) -> list[Ref]:

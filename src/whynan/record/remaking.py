@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from whynan.model import Evidence, OpRecord
-from whynan.record.slicing import Harm
+from whynan.record.harm import Harm
+from whynan.record.mode import TracerMode
 from whynan.record.tracer import Tracer
 from whynan.seam.hush import same_random
 from whynan.seam.members import item_of
@@ -79,7 +80,7 @@ def _recorded(tracer: Tracer) -> Iterator[None]:
     local = tracer.quiet.local
     own, local.own = local.own, 0
     try:
-        with tracer.mode():
+        with TracerMode(tracer):
             yield
     finally:
         local.own = own

@@ -5,16 +5,45 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.record.local import Local
+from whynan.record.meeting import look_into
 from whynan.record.records import Record, record_refs, writes_literal
+from whynan.record.saving import copy_operands
 from whynan.record.storages import Entry
 
 if TYPE_CHECKING:
     from whynan.record.tracer import Tracer
 
+KEEP_BYTES = 256 << 20
 MAX_RECORDS = 20_000
 MAX_FROZEN = 8
 SWEEP_SLACK = 128
 UPSTREAM = 12  # finite operations kept before a non-finite one
+
+
+def suspect(tracer: Tracer, record: Record) -> None:
+    """An output is non-finite: keep what explains it for as long as the budget allows."""
+    for ref in record_refs(record):
+        if ref[0].unseen and (seen := ref.tensor()) is not None:
+            look_into(tracer, ref[0], seen)
+            if ref[0].tainted:
+                record.tainted_in = [*(record.tainted_in or ()), ref]
+    tainted = record.tainted_in
+    makes_it = not tainted and not record.info.entry and not writes_literal(record)
+    if makes_it:
+        copy_operands(record)
+    for position in record.bad:
+        entry = record.outs[position][0]
+        entry.overflowed = makes_it or any(ref[0].overflowed for ref in tainted or ())
+    # What comes in is often a temporary, of which the program itself keeps a copy only.
+    refs = record.outs if record.info.entry else record_refs(record)
+    kept = {ref[0]: ref[0].keep() for ref in refs}
+    record.kept = tuple(s for s in kept.values() if s is not None)
+    size = sum(s.nbytes() for s in record.kept)
+    local = tracer.local
+    local.kept.append((record, size))
+    local.kept_bytes += size
+    while local.kept_bytes > KEEP_BYTES and len(local.kept) > 1:
+        let_go_oldest(local)
 
 
 def forget(tracer: Tracer, *, before: int) -> None:
@@ -22,7 +51,7 @@ def forget(tracer: Tracer, *, before: int) -> None:
     value that is still alive."""
     local = tracer.local
     for entry in local.holder.let_go():
-        tracer.drop(entry)
+        _drop_entry(tracer, entry)
     _freeze_what_may_outlive(tracer, before)
     while local.kept and local.kept[0][0].index < before:
         let_go_oldest(local)  # else whynan itself would keep non-finite values alive
@@ -41,6 +70,20 @@ def forget(tracer: Tracer, *, before: int) -> None:
     if len(local.made) > MAX_RECORDS:
         for number in list(local.made)[: len(local.made) // 2]:
             del local.made[number]
+
+
+def clear(tracer: Tracer) -> None:
+    """Let go of everything."""
+    tracer.local.holder.let_go()
+    tracer.local.kept.clear()
+    tracer.records = {}
+    tracer.entries = {}
+
+
+def _drop_entry(tracer: Tracer, entry: Entry) -> None:
+    """Forget a storage that is gone. Its address may be another one's already."""
+    if tracer.entries.get(entry.cdata) is entry:
+        del tracer.entries[entry.cdata]
 
 
 def _drop_all(records: dict[int, Record]) -> None:
@@ -72,7 +115,7 @@ def _sweep(tracer: Tracer) -> None:
         if entry.writers:
             entry.writers = [w for w in entry.writers if w[0] in tracer.records]
         if not entry.writers and entry.expired():
-            tracer.drop(entry)
+            _drop_entry(tracer, entry)
     tracer.sweep_at = 2 * len(tracer.entries) + SWEEP_SLACK
     leaves = tracer.local.leaves
     for key in [k for k, weak in leaves.items() if weak() is None]:

@@ -9,10 +9,11 @@ from itertools import product
 import torch
 
 from whynan.ops.table import kernel
+from whynan.record.ancestry import Node
 from whynan.record.contributions import argument, bag_of
+from whynan.record.reads import Read, Selection
 from whynan.record.records import Record
-from whynan.record.relations import Read, Selection, reads
-from whynan.record.slicing import Node
+from whynan.record.relations import reads
 from whynan.record.storages import Index, Ref
 
 NOBODYS = -1  # no part of the batch leads here: a weight, a constant, a random number

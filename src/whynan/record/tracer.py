@@ -2,97 +2,45 @@
 
 from __future__ import annotations
 
-import math
 import sys
-from collections.abc import Sequence
 from types import CodeType
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
 from whynan.errors import StopRun
+from whynan.record.attribution import MAX_LEVELS, MAX_NODES, begin_backward, claim_nodes, claim_view
+from whynan.record.follower import Follower
 from whynan.record.local import Local, PerThread
-from whynan.record.records import Origin, Record, record_refs, writes_literal
-from whynan.record.retention import MAX_RECORDS, forget, let_go_oldest
-from whynan.record.schema import KNOWN, OpInfo, info_for, info_of
+from whynan.record.meeting import look_into, meet, meet_leaf, meet_viewed_leaf
+from whynan.record.mode import PLAIN_TYPES
+from whynan.record.records import Origin, Record, flat, record_refs
+from whynan.record.retention import MAX_RECORDS, forget, suspect
+from whynan.record.saving import INEXACT, save_operands
+from whynan.record.schema import OpInfo, info_for
 from whynan.record.storages import Entry, Ref
 from whynan.seam.calls import Calls
-from whynan.seam.members import run_in_parts, sequence_of
-from whynan.seam.paths import CHECKPOINT
 from whynan.seam.private import (
-    ENGINE,
     address_of,
     current_node,
     dispatch_modes,
     is_zero_tensor,
     no_dispatch,
-    pop_mode,
-    push_mode,
-    sequence_number,
     storage_id,
     tracing_state,
 )
-from whynan.seam.quiet import Quiet, pause, resume
-from whynan.seam.reading import can_be_read, is_in_memory
-from whynan.seam.sites import Frames, capture, passes_through
-from whynan.seam.stats import has_nonfinite, look
-from whynan.seam.versions import RecorderMode
+from whynan.seam.quiet import Quiet
+from whynan.seam.sites import capture
+from whynan.seam.stats import look
 
 NUMBERS = frozenset({bool, int, float, type(None)})
-PLAIN_TYPES = ((), (torch.Tensor,))
 _strided = torch.strided
 _Parameter = torch.nn.Parameter
 _new_ref = tuple.__new__
 _grad_enabled = torch.is_grad_enabled
 
-# An in-place operation destroys the operand that explains it. Small operands are always kept;
-# large ones where the operation has a singular point, the type has little range, or the gradients
-# of this step are large enough for an update to overflow.
-SMALL_NUMEL = 1 << 12
-INEXACT = frozenset(
-    kind
-    for kind in vars(torch).values()
-    if isinstance(kind, torch.dtype) and (kind.is_floating_point or kind.is_complex)
-)
 MAX_FAILURES = 100
-MAX_LEVELS = 8
-MAX_NODES = 1024  # of operations that are recorded as one
 HOLD_BYTES = 8 << 20  # more would keep the allocator from reusing warm memory
-KEEP_BYTES = 256 << 20
-
-
-class _Mode(RecorderMode):
-    def __init__(self, tracer: Tracer) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # torch
-        self.tracer = tracer
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        info = KNOWN.get(id(func)) or info_of(func)
-        if info.composite:
-            return self._in_parts(func, args, kwargs or {})
-        if (info.makes_no_node or (info.view and not _grad_enabled())) and types in PLAIN_TYPES:
-            return info.call(*args, **kwargs) if kwargs else info.call(*args)
-        return self.tracer.dispatch(info, types, args, kwargs or {})
-
-    def _in_parts(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Inference mode hands these over whole; autograd would have taken them apart."""
-        push_mode(self)
-        try:
-            return run_in_parts(func, args, kwargs)
-        finally:
-            pop_mode()
-
-
-class Follower(Protocol):
-    """Who is told of what the recorded operations do."""
-
-    def absorbed(self, record: Record) -> None: ...
-    def shadowed(self, record: Record) -> None: ...
-    def outliving(self, record: Record) -> None: ...
-    def leaves_updated(self) -> None: ...
-    def average_spoilt(self, parameters: Sequence[torch.Tensor]) -> None: ...
-    def operations_are_many(self) -> None: ...
-    def stepped_aside(self, error: BaseException) -> None: ...
 
 
 class Tracer:
@@ -130,9 +78,6 @@ class Tracer:
         """What is known about the calling thread."""
         return self._per_thread.local
 
-    def mode(self) -> RecorderMode:
-        return _Mode(self)
-
     def entry_of(self, tensor: torch.Tensor) -> Entry | None:
         """What is known about a tensor's storage."""
         try:
@@ -140,18 +85,6 @@ class Tracer:
         except (NotImplementedError, RuntimeError):
             return None  # sparse, nested, handed out by torch.func
         return None if entry is None or entry.is_gone() else entry
-
-    def drop(self, entry: Entry) -> None:
-        """Forget a storage that is gone. Its address may be another one's already."""
-        if self.entries.get(entry.cdata) is entry:
-            del self.entries[entry.cdata]
-
-    def clear(self) -> None:
-        """Let go of everything."""
-        self.local.holder.let_go()
-        self.local.kept.clear()
-        self.records = {}
-        self.entries = {}
 
     # ---- hot path -------------------------------------------------------------------
 
@@ -167,21 +100,20 @@ class Tracer:
             getattr(t, "__torch_dispatch__", no_dispatch) not in (no_dispatch, _default_dispatch)
             for t in types
         ):
-            return (
-                NotImplemented  # a tensor subclass unpacks itself; its inner operations come here
-            )
+            # A tensor subclass unpacks itself; its inner operations come here.
+            return NotImplemented
         try:
             if info.view:  # it writes nothing; its node needs a call site
                 if _grad_enabled():
                     if not info.turns:
-                        self._claim_view(local)
-                    self._meet_viewed_leaf(args)
+                        claim_view(self.calls, local)
+                    meet_viewed_leaf(self, local, args)
                 return info.call(*args, **kwargs)
             if info.quiet is not None:
                 info = info_for(info, args)
-            record = self._begin(info, args, kwargs, local)
+            record = self.begin(info, args, kwargs, local)
         except Exception as error:
-            self._failed(error)
+            self.failed(error)
             return info.call(*args, **kwargs)
         try:
             out = info.call(*args, **kwargs)
@@ -192,43 +124,12 @@ class Tracer:
             self.last_raised = record
             raise
         try:
-            self._end(record, info, args, kwargs, out, local)
+            self.end(record, info, args, kwargs, out, local)
         except Exception as error:
-            self._failed(error)
+            self.failed(error)
         return out
 
-    def may_pause(self) -> bool:
-        """Whether operations of this thread are recorded now, and a few could be left out."""
-        return (
-            self.active
-            and not (self._own.own or self.stopping or self.shadowing)
-            and current_node() is None
-            and tracing_state() is None
-            and dispatch_modes() == 1  # else a mode of the program's would see it twice
-        )
-
-    def record_whole(self, info: OpInfo, args: Any, outs: Any, inside: CodeType) -> bool:
-        """Record as one operation what ran while the recorder was off. False, and nothing is
-        recorded, if an operand or a result is non-finite: then the parts have to be known."""
-        local = self._per_thread.local
-        self._own.own += 1
-        mode = pause()
-        try:
-            if any(has_nonfinite(t.detach()) for t in outs):
-                return False
-            record = self._begin(info, args, {}, local, inside)
-            if record.tainted_in:
-                return False
-            record.surely_finite = True
-            self._end(record, info, args, {}, outs, local)
-        except Exception as error:
-            self._failed(error)
-        finally:
-            resume(mode)
-            self._own.own -= 1
-        return True
-
-    def _begin(
+    def begin(
         self,
         info: OpInfo,
         args: Any,
@@ -255,11 +156,11 @@ class Tracer:
             if inside is not None and frames is not None:
                 frames = frames._replace(inside=inside)
         else:
-            frames = self._begin_backward(record, node, local)
+            frames = begin_backward(record, node, self.calls, local)
         record.frames = frames
         if grad_enabled:
             levels = MAX_LEVELS if inside is None else MAX_NODES
-            self._claim_nodes(Origin(frames, record.module), local, levels)
+            claim_nodes(Origin(frames, record.module), local, levels)
         sure = info.faithful
         tainted: list[Ref] | None = None
         requires_grad = False
@@ -276,7 +177,7 @@ class Tracer:
                     if entry.unseen:
                         sure = False
                         if info.mutates or inside is not None:  # there is no later chance
-                            self._look_into(entry, arg)
+                            look_into(self, entry, arg)
                     if entry.tainted:
                         tainted = [ref] if tainted is None else [*tainted, ref]
                     if entry.from_grad:
@@ -284,7 +185,7 @@ class Tracer:
                     if arg.requires_grad:
                         requires_grad = True
                         if not entry.leaf and arg.is_leaf:
-                            self._meet_leaf(entry, arg)
+                            meet_leaf(local, entry, arg)
                 refs.append(ref)
             elif isinstance(arg, (list, tuple)) and _holds_tensors(arg):
                 group = [self.ref(t) if isinstance(t, torch.Tensor) else None for t in arg]
@@ -293,7 +194,7 @@ class Tracer:
                         sure = False
                     else:
                         if ref[0].unseen:
-                            self._look_into(ref[0], tensor)
+                            look_into(self, ref[0], tensor)
                         if ref[0].tainted:
                             tainted = [ref] if tainted is None else [*tainted, ref]
                         if ref[0].from_grad:
@@ -301,7 +202,7 @@ class Tracer:
                         if tensor.requires_grad:
                             requires_grad = True
                             if not ref[0].leaf and tensor.is_leaf:
-                                self._meet_leaf(ref[0], tensor)
+                                meet_leaf(local, ref[0], tensor)
                 refs.append(group)
             else:
                 refs.append(arg)
@@ -322,29 +223,8 @@ class Tracer:
             del refs[len(args) :]
         record.args = refs
         if info.write_args:
-            self._save_operands(record, info, args)
+            save_operands(self, record, info, args)
         return record
-
-    def _claim_view(self, local: Local) -> None:
-        record = Record()
-        node = current_node()
-        if node is None:
-            record.module = self.calls.running()
-            frames = capture(sys._getframe(3))
-        else:
-            frames = self._begin_backward(record, node, local)
-        self._claim_nodes(Origin(frames, record.module), local)
-
-    def _claim_nodes(self, origin: Origin, local: Local, levels: int = MAX_LEVELS) -> None:
-        """The autograd nodes made since the last operation are this one's: one for each level
-        of differentiation. A node that another operation claimed stays that one's."""
-        newest, claimed = sequence_number(), local.claimed
-        if newest == claimed + 1:
-            local.made.setdefault(claimed, origin)
-        else:
-            for number in range(max(claimed, newest - levels), newest):
-                local.made.setdefault(number, origin)
-        local.claimed = newest
 
     def _hand_written_step(self, record: Record) -> None:
         """The first differentiable operation after an update by hand: a new step begins."""
@@ -353,23 +233,6 @@ class Tracer:
         self.follower.leaves_updated()
         self.end_of_step()
         record.step = self.step
-
-    def _begin_backward(self, record: Record, node: Any, local: Local) -> Frames | None:
-        frame = sys._getframe(4)
-        frames = capture(frame, ENGINE)
-        record.node = node.name()
-        made = local.made.get(sequence_of(node))
-        record.module = made.module if made is not None else None
-        if frames is None:
-            record.derived = True
-            if made is not None:
-                return made.frames
-            return capture(_below_engine(frame))
-        # A user's frame inside the engine: a custom backward, a hook, or a checkpoint's replay.
-        if passes_through(frame, CHECKPOINT, ENGINE):
-            record.node = None
-            record.module = self.calls.running() or record.module
-        return frames
 
     def ref(self, tensor: torch.Tensor) -> Ref | None:
         try:
@@ -380,72 +243,12 @@ class Tracer:
         if entry is None or (entry.held is None and entry.is_gone()):
             if tensor.layout is not _strided or is_zero_tensor(tensor):
                 return None  # a zero tensor of forward-mode autograd has no memory at all
-            entry = self._meet(tensor)
+            entry = meet(self, tensor)
         elif entry.partial and not entry.tainted and tensor.dtype in INEXACT:
-            self._look_into(entry, tensor)
+            look_into(self, entry, tensor)
         return _new_ref(Ref, (entry, *window))
 
-    def _meet(self, tensor: torch.Tensor) -> Entry:
-        """First sight of a storage that nothing recorded made."""
-        storage = tensor.untyped_storage()
-        entry = Entry(storage)
-        entry.watch(storage)
-        self.entries[entry.cdata] = entry
-        if tensor.dtype in INEXACT and can_be_read(tensor):
-            size = tensor.numel() * tensor.element_size()
-            whole = entry.nbytes == size
-            entry.partial = not whole
-            if whole and current_node() is not None:
-                entry.unseen = True
-            else:
-                self._look_into(entry, tensor)
-        return entry
-
-    def _look_into(self, entry: Entry, tensor: torch.Tensor) -> None:
-        entry.unseen = False
-        if is_in_memory(tensor) and has_nonfinite(tensor.detach()):
-            entry.tainted = self.met_bad = True
-
-    def _meet_leaf(self, entry: Entry, tensor: torch.Tensor) -> None:
-        entry.leaf = True
-        self.local.leaves[entry.cdata] = torch.utils.weak.TensorWeakRef(tensor)
-
-    def _meet_viewed_leaf(self, args: Any) -> None:
-        """A leaf that only ever serves through a view: `weight.t()`."""
-        tensor = args[0] if args else None
-        if isinstance(tensor, torch.Tensor) and tensor.requires_grad and tensor.is_leaf:
-            ref = self.ref(tensor)
-            if ref is not None and not ref[0].leaf:
-                self._meet_leaf(ref[0], tensor)
-
-    def _save_operands(self, record: Record, info: OpInfo, args: Any) -> None:
-        if info.random or info.overwrites:
-            return
-        for position in info.write_args:
-            if position >= len(args):
-                continue
-            arg = args[position]
-            saved: Any = None
-            if isinstance(arg, torch.Tensor):
-                saved = self._saved(info, arg, record.args[position])
-            elif isinstance(arg, (list, tuple)) and isinstance(record.args[position], list):
-                pairs = zip(arg, record.args[position], strict=True)
-                saved = [self._saved(info, tensor, ref) for tensor, ref in pairs]
-            if saved is not None:
-                record.before = record.before or {}
-                record.before[position] = saved
-
-    def _saved(self, info: OpInfo, tensor: Any, ref: Ref | None) -> torch.Tensor | None:
-        if ref is None or ref.entry.partial or tensor.dtype not in INEXACT:
-            return None
-        if not is_in_memory(tensor):
-            return None
-        small = tensor.numel() <= SMALL_NUMEL or self.careful or self.shadowing
-        if small or info.row.is_risky or tensor.element_size() < 4:
-            return tensor.detach().clone()  # type: ignore[no-any-return]  # Any in, Tensor out
-        return None
-
-    def _end(
+    def end(
         self,
         record: Record,
         info: OpInfo,
@@ -462,8 +265,8 @@ class Tracer:
             bad = self._written(record, info, written, local)
             # Some in-place operations also return something new (native_batch_norm's statistics).
             if not isinstance(out, torch.Tensor) and out is not None:
-                seen = {id(t) for t in _flat(written)}
-                fresh = [t for t in _flat((out,)) if id(t) not in seen]
+                seen = {id(t) for t in flat(written)}
+                fresh = [t for t in flat(out) if id(t) not in seen]
                 bad += self._written(record, info, fresh, local)
         elif isinstance(out, torch.Tensor):
             bad = self._written(record, info, (out,), local)
@@ -476,7 +279,7 @@ class Tracer:
         self.records[record.index] = record
         if bad:
             record.bad = bad
-            self._suspect(record)
+            suspect(self, record)
             if info.mutates and self.uses_optimizer and not record.in_optimizer:
                 averages = [t for t in written if type(t) is _Parameter and not t.requires_grad]
                 if averages:
@@ -553,43 +356,7 @@ class Tracer:
 
     # ---- off the hot path -----------------------------------------------------------
 
-    def _suspect(self, record: Record) -> None:
-        """An output is non-finite: keep what explains it for as long as the budget allows."""
-        for ref in record_refs(record):
-            if ref[0].unseen and (seen := ref.tensor()) is not None:
-                self._look_into(ref[0], seen)
-                if ref[0].tainted:
-                    record.tainted_in = [*(record.tainted_in or ()), ref]
-        tainted = record.tainted_in
-        makes_it = not tainted and not record.info.entry and not writes_literal(record)
-        if makes_it:
-            self._copy_operands(record)
-        for position in record.bad:
-            entry = record.outs[position][0]
-            entry.overflowed = makes_it or any(ref[0].overflowed for ref in tainted or ())
-        # What comes in is often a temporary, of which the program itself keeps a copy only.
-        refs = record.outs if record.info.entry else record_refs(record)
-        kept = {ref[0]: ref[0].keep() for ref in refs}
-        record.kept = tuple(s for s in kept.values() if s is not None)
-        size = sum(s.nbytes() for s in record.kept)
-        local = self.local
-        local.kept.append((record, size))
-        local.kept_bytes += size
-        while local.kept_bytes > KEEP_BYTES and len(local.kept) > 1:
-            let_go_oldest(local)
-
-    def _copy_operands(self, record: Record) -> None:
-        """Of a first bad value: a counter that it was divided by may count on before anybody asks."""
-        copies: dict[int, Any] = {}
-        written = [ref[0] for ref in record.outs]  # `x.mul_(x)`: what was there is gone
-        for position, arg in enumerate(record.args):
-            if isinstance(arg, Ref) and arg[0] not in written:
-                tensor = arg.tensor() if math.prod(arg.shape) <= SMALL_NUMEL else None
-                if tensor is not None:
-                    copies[position] = tensor.detach().clone()
-        record.before = copies | (record.before or {}) or None
-
-    def _failed(self, error: Exception) -> None:
+    def failed(self, error: Exception) -> None:
         """One operation could not be recorded: go on without it, but not for ever."""
         self.failures += 1
         self.last_failure = f"{type(error).__name__}: {error}"
@@ -615,21 +382,5 @@ def _holds_tensors(arg: Any) -> bool:
     return any(type(item) not in NUMBERS and isinstance(item, torch.Tensor) for item in arg)
 
 
-def _flat(items: Any) -> list[torch.Tensor]:
-    flat: list[torch.Tensor] = []
-    for item in items:
-        if isinstance(item, torch.Tensor):
-            flat.append(item)
-        elif isinstance(item, (list, tuple)):
-            flat += _flat(item)
-    return flat
-
-
 def _is_alias(entry: Entry, record: Record) -> bool:
     return any(ref.entry is entry for ref in record_refs(record))
-
-
-def _below_engine(frame: Any) -> Any:
-    while frame is not None and frame.f_code is not ENGINE:
-        frame = frame.f_back
-    return frame

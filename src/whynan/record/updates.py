@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 
 from whynan.record.checks import Checks
-from whynan.record.slicing import GRADIENT_OF, Harm
+from whynan.record.harm import GRADIENT_OF, Harm
 from whynan.seam.optimizers import (
     CALM_LIMIT,
     CALM_STEPS,

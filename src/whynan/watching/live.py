@@ -11,7 +11,7 @@ import torch
 from whynan.harm.ledger import Sign
 from whynan.model import Evidence
 from whynan.record.exceptions import complains
-from whynan.record.slicing import Harm
+from whynan.record.harm import Harm
 from whynan.seam.events import Decision
 from whynan.seam.optimizers import learning_rate
 from whynan.seam.reading import local_of

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from whynan.harm.ledger import Sign
-from whynan.model import Evidence
+from whynan.model import FROM_LOADER, Evidence
 from whynan.record import unseen as record
 from whynan.record.exceptions import bad_local, complains, frames_of, says_so
-from whynan.record.freeze import FROM_LOADER
-from whynan.record.slicing import Harm
+from whynan.record.harm import Harm
 from whynan.seam.sites import Frames
 from whynan.seam.tensors import bad_values
 

@@ -1,0 +1,62 @@
+"""The nouns that cross folder borders: plain frozen values, free of torch."""
+
+from __future__ import annotations
+
+from whynan.model.circumstances import (
+    Circumstances,
+    Fetch,
+    HistoryRow,
+    Layer,
+    LayerSpread,
+    Oddity,
+    Sample,
+)
+from whynan.model.diagnosis import Anomaly, Cause, Diagnosis, Finding, Fix, Link, Outcome
+from whynan.model.evidence import (
+    FROM_BEFORE,
+    FROM_GRADIENT,
+    FROM_LOADER,
+    Evidence,
+    Operand,
+    OpRecord,
+    Origin,
+    Phase,
+    Scalar,
+    Sink,
+    Site,
+    base_name,
+)
+from whynan.model.tensors import TensorStats, dotted, kind_of, number
+
+__all__ = [
+    "FROM_BEFORE",
+    "FROM_GRADIENT",
+    "FROM_LOADER",
+    "Anomaly",
+    "Cause",
+    "Circumstances",
+    "Diagnosis",
+    "Evidence",
+    "Fetch",
+    "Finding",
+    "Fix",
+    "HistoryRow",
+    "Layer",
+    "LayerSpread",
+    "Link",
+    "Oddity",
+    "OpRecord",
+    "Operand",
+    "Origin",
+    "Outcome",
+    "Phase",
+    "Sample",
+    "Scalar",
+    "Sink",
+    "Site",
+    "TensorStats",
+    "base_name",
+    "dotted",
+    "kind_of",
+    "number",
+]

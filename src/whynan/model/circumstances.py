@@ -1,0 +1,96 @@
+"""The state of the run around a failure: its steps, its batch, its layers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryRow:
+    """One step in numbers."""
+
+    step: int
+    loss: float | None = None
+    grad_max: float | None = None  # the largest 2-norm of a parameter's gradient
+    grad_norm: float | None = None  # of all gradients together
+    update_ratio: float | None = None  # how far the update moved the weights, in their own size
+    scale: float | None = None  # of the loss, under GradScaler
+    lr: float | None = None
+    # Some rows only: {parameter: (2-norm of its gradient, 2-norm of its weights)}
+    layers: Mapping[str, tuple[float, float]] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerSpread:
+    """How the finite values of one layer lie, as counted in a sample of them."""
+
+    layer: str
+    kind: Literal["weights", "gradients"]
+    min: float
+    max: float
+    sum: float
+    sum_squares: float
+    limits: tuple[float, ...]  # the upper end of each bin
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """Which sample of the batch leads to the failure."""
+
+    index: int  # within the batch
+    size: int  # of the batch
+    bad: int = 1  # samples of this batch that do
+    dataset_index: int | None = None  # when the sampler reveals it
+    inferred: bool = False  # not seen in its rows: without it the step stays healthy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetch:
+    """The last batch that a DataLoader gave before the failure."""
+
+    number: int  # counted from 1, over all loaders
+    size: int
+    indices: tuple[int, ...] | None = None  # of the dataset, when the sampler reveals them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """A weight as it was initialised, against what its number of inputs asks for."""
+
+    name: str
+    shape: tuple[int, ...]
+    rms: float
+    usual: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Oddity:
+    """A value in the data that is far from its column, or a column far from the others."""
+
+    what: Literal["outlier", "unscaled"]
+    value: float
+    typical: float  # magnitude of the other values, or of the other columns
+    row: int | None = None
+    column: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """The state of the run when it failed: what causes are read from."""
+
+    history: tuple[HistoryRow, ...] = ()
+    sample: Sample | None = None
+    fetch: Fetch | None = None
+    workers: int = 0  # processes that the last batch came from
+    loads: bool = False  # batches come from a DataLoader
+    remade: int | None = None  # the item that the dataset was asked for once more, in this process
+    layers: tuple[Layer, ...] = ()  # those that look wrong
+    oddity: Oddity | None = None
+    input_size: float | None = None  # the usual magnitude of the largest feature of the batch
+    weight_norm: float | None = None  # the largest of a parameter
+    moved: float | None = None  # how far the last update can have moved a parameter, as a norm
+    moved_lately: float | None = None  # all updates since the loss was lowest
+    loss_factor: float | None = None  # the number that the loss was multiplied by at last

@@ -1,0 +1,68 @@
+"""Operands that are copied, since they may have changed before anybody asks for them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from whynan.record.records import Record
+from whynan.record.schema import OpInfo
+from whynan.record.storages import Ref
+from whynan.seam.reading import is_in_memory
+
+if TYPE_CHECKING:
+    from whynan.record.tracer import Tracer
+
+# An in-place operation destroys the operand that explains it. Small operands are always kept;
+# large ones where the operation has a singular point, the type has little range, or the gradients
+# of this step are large enough for an update to overflow.
+SMALL_NUMEL = 1 << 12
+INEXACT = frozenset(
+    kind
+    for kind in vars(torch).values()
+    if isinstance(kind, torch.dtype) and (kind.is_floating_point or kind.is_complex)
+)
+
+
+def save_operands(tracer: Tracer, record: Record, info: OpInfo, args: Any) -> None:
+    """Of an in-place operation, what it is about to overwrite."""
+    if info.random or info.overwrites:
+        return
+    for position in info.write_args:
+        if position >= len(args):
+            continue
+        arg = args[position]
+        saved: Any = None
+        if isinstance(arg, torch.Tensor):
+            saved = _saved(tracer, info, arg, record.args[position])
+        elif isinstance(arg, (list, tuple)) and isinstance(record.args[position], list):
+            pairs = zip(arg, record.args[position], strict=True)
+            saved = [_saved(tracer, info, tensor, ref) for tensor, ref in pairs]
+        if saved is not None:
+            record.before = record.before or {}
+            record.before[position] = saved
+
+
+def _saved(tracer: Tracer, info: OpInfo, tensor: Any, ref: Ref | None) -> torch.Tensor | None:
+    if ref is None or ref.entry.partial or tensor.dtype not in INEXACT:
+        return None
+    if not is_in_memory(tensor):
+        return None
+    small = tensor.numel() <= SMALL_NUMEL or tracer.careful or tracer.shadowing
+    if small or info.row.is_risky or tensor.element_size() < 4:
+        return tensor.detach().clone()  # type: ignore[no-any-return]  # Any in, Tensor out
+    return None
+
+
+def copy_operands(record: Record) -> None:
+    """Of a first bad value: a counter that it was divided by may count on before anybody asks."""
+    copies: dict[int, Any] = {}
+    written = [ref[0] for ref in record.outs]  # `x.mul_(x)`: what was there is gone
+    for position, arg in enumerate(record.args):
+        if isinstance(arg, Ref) and arg[0] not in written:
+            tensor = arg.tensor() if math.prod(arg.shape) <= SMALL_NUMEL else None
+            if tensor is not None:
+                copies[position] = tensor.detach().clone()
+    record.before = copies | (record.before or {}) or None
