@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -147,3 +148,51 @@ def test_any_mixture_is_fixed_to_valid_python_once_and_for_all(bodies: list[str]
     once, _ = fix(text, findings)
     compile(once, "mixture.py", "exec")
     assert fix(once, findings) == (once, 0)
+
+
+NOT_THE_OPERAND = [  # whatever `ops` is, `x` is what these are about
+    "torch.log(ops.softmax(x, dim=-1))",
+    "torch.log(self.ops.softmax(x, dim=-1))",
+    "torch.log(self.softmax(x, dim=-1))",
+    "torch.log(self.softmax(x))",
+    "torch.log(super().softmax(x, dim=-1))",
+    "torch.log(ops.softmax(x, -1))",
+    "torch.log(ops.softmax(x))",
+    "torch.log(ops.softmax(x @ x))",
+    "torch.log(ops.softmax(input=x, dim=-1))",
+    "torch.log(ops.sigmoid(x))",
+    "ops.sum(ops.exp(x), dim=-1).log()",
+    "torch.log(ops.exp(x).sum(dim=-1))",
+    "x / ops.norm(x, dim=-1, keepdim=True)",
+    "x / ops.norm(x, 2, -1, True)",
+    "x / ops.sum(x, dim=-1)",
+    "torch.sqrt(ops.sum(ops.pow(x, 2), dim=-1))",
+    "torch.acos(ops.cosine_similarity(x, x))",
+    "ops.where(x > 0, torch.log(x), x)",
+]
+
+
+@pytest.mark.parametrize("expression", NOT_THE_OPERAND)
+def test_an_object_that_has_the_operation_is_not_its_operand(expression: str) -> None:
+    inside = f"class Net:\n    def f(self, ops, x):\n        return {expression}\n"
+    assert fixed(f"import torch\n{inside}") == f"import torch\n{inside}"
+    named = inside.replace("ops", "F")
+    assert fixed(f"import torch\n{named}") == f"import torch\n{named}"
+
+
+IS_THE_OPERAND = [
+    ("x.softmax(dim=-1).log()", "log_softmax(x, dim=-1)"),
+    ("x.softmax(dim).log()", "log_softmax(x, dim=dim)"),
+    ("x.softmax(self.axis).log()", "log_softmax(x, dim=self.axis)"),
+    ("x.softmax(x.dim() - 1).log()", "log_softmax(x, dim=x.dim() - 1)"),
+    ("x.exp().sum(tuple(range(1, 3))).log()", "logsumexp(x, dim=tuple(range(1, 3)))"),
+    ("self.ops.softmax(-1).log()", "log_softmax(self.ops, dim=-1)"),
+    ("x.pow(2).sum(-1, True).sqrt()", "vector_norm(x, dim=-1, keepdim=True)"),
+    ("x / x.norm(2, -1, True)", "normalize(x, dim=-1)"),
+]
+
+
+@pytest.mark.parametrize(("expression", "after"), IS_THE_OPERAND)
+def test_what_is_called_like_a_tensor_is_one(expression: str, after: str) -> None:
+    text = f"import torch\nclass Net:\n    def f(self, x, dim):\n        return {expression}\n"
+    assert after in fixed(text)

@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass, field
 
 from whynan.lint.libraries import OTHER, family
+from whynan.lint.receivers import is_operand
 from whynan.lint.spelling import (
     KNOWN,
     SCALAR_CALLS,
@@ -79,6 +80,8 @@ def of_method(
         return Term(f".{name}", node, (receiver, *args), kw, form="method", kind="scalar")
     known = op in KNOWN or op in SHAPE_OPS
     if op == "log" and (args or kw or str(receiver.value).rsplit(".", 1)[-1] in LOGGERS):
+        known = False
+    if known and not is_operand(op, receiver, args, kw):
         known = False
     if not known or resolve(receiver).op in ("imported", "module", "instance"):
         unknown: Kind = "tensor" if name in TENSOR_METHODS else "?"

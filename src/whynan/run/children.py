@@ -162,14 +162,16 @@ def when_joining(start: Callable[[], None]) -> Callable[[], None]:
     places = [(s, name) for s in spaces for name, value in list(s.items()) if value is original]
 
     def restore() -> None:
-        for space, name in places:
+        for space, name in places:  # what was imported since keeps it, and finds nothing to start
             if space.get(name) is join:
                 space[name] = original
 
     @functools.wraps(original)
     def join(*args: Any, **kwargs: Any) -> Any:
         restore()
-        start()
+        if places:
+            places.clear()
+            start()
         return module.init_process_group(*args, **kwargs)  # as the watch has it now
 
     for space, name in places:

@@ -13,6 +13,7 @@ from torch.distributed import distributed_c10d
 from torch.nn.parallel import DistributedDataParallel
 
 from whynan.seam.patches import Patches
+from whynan.seam.private import SET_DEFAULT_GROUP
 from whynan.seam.sites import beyond_own
 from whynan.seam.versions import SENT
 
@@ -27,8 +28,12 @@ class Job(Protocol):
 
 def install(job: Job, patches: Patches) -> None:
     exchanges = _Exchanges(job)
+    if hasattr(distributed_c10d, SET_DEFAULT_GROUP):  # every way to a group goes through it
+        patches.wrap(distributed_c10d, SET_DEFAULT_GROUP, exchanges.wrap_init)
+    else:
+        patches.wrap(distributed_c10d, "init_process_group", exchanges.wrap_init)
+        patches.wrap(dist, "init_process_group", exchanges.wrap_init)
     for module in (distributed_c10d, dist):
-        patches.wrap(module, "init_process_group", exchanges.wrap_init)
         for name in SENT:
             if hasattr(module, name):
                 patches.wrap(module, name, exchanges.wrap)

@@ -347,6 +347,12 @@ default_store: Callable[[], Any] = optional(
     instead="each rank decides for itself",
     lost="The ranks of a job cannot agree on what went wrong.",
 )
+SET_DEFAULT_GROUP = read(
+    "torch.distributed.distributed_c10d._update_default_pg",
+    since="1.13",
+    instead="`init_process_group`, where the program calls it",
+    lost="A job is not recognised as one where `init_device_mesh` makes its process group.",
+)
 step_pre_hook: Callable[[Callable[..., Any]], Any] = needed(
     "torch.optim.optimizer.register_optimizer_step_pre_hook",
     since="2.0",
