@@ -34,9 +34,9 @@ def imports_of(path: Path) -> set[str]:
 
 
 def room_of(name: str) -> str:
-    """The folder of a module; of those at the top, `top`."""
+    """The folder of a module; of the nouns, `top`."""
     first = name.split(".")[1]
-    return first if (SOURCE / first).is_dir() else "top"
+    return first if first != "model" and (SOURCE / first).is_dir() else "top"
 
 
 def documented_arrows() -> dict[str, set[str]]:
@@ -48,8 +48,7 @@ def documented_arrows() -> dict[str, set[str]]:
 def arrows() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for path in modules():
-        parts = path.relative_to(SOURCE).parts
-        room = parts[0] if len(parts) > 1 else "top"
+        room = room_of(f"whynan.{path.relative_to(SOURCE).parts[0]}")
         own = {room_of(n) for n in imports_of(path) if n.startswith("whynan.")}
         found.setdefault(room, set()).update(own - {room, "top"})
     return found
