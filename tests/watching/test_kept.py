@@ -81,6 +81,17 @@ def test_a_divisor_that_was_counted_up_since_is_known(programs: ForkServer, tmp_
     assert found["operands"][-1]["max"] == 0.0
 
 
+def test_a_divisor_that_is_too_large_to_keep_is_said_to_be_unknown(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    program = COUNTED.replace("zeros(())", "zeros(500_000)").replace("ones(3)", "ones(500_000)")
+    report = run(programs, tmp_path, program.replace("mean.tolist()", "mean.sum()")).report
+    assert report is not None
+    (found,) = report["anomalies"]
+    assert found["mechanism"] == "opaque"
+    assert "whose operand is gone" in found["headline"]
+
+
 @pytest.mark.parametrize("update", ["a.copy_(a + (p - a) / n)", "a.add_((p - a) / n)"])
 def test_an_average_of_the_weights_that_becomes_nan_is_harm(
     programs: ForkServer, tmp_path: Path, update: str

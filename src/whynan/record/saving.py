@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 # large ones where the operation has a singular point, the type has little range, or the gradients
 # of this step are large enough for an update to overflow.
 SMALL_NUMEL = 1 << 12
+MAX_COPIED = 1 << 16  # values of an operand of what made the first bad value
 INEXACT = frozenset(
     kind
     for kind in vars(torch).values()
@@ -62,7 +63,7 @@ def copy_operands(record: Record) -> None:
     written = [ref[0] for ref in record.outs]  # `x.mul_(x)`: what was there is gone
     for position, arg in enumerate(record.args):
         if isinstance(arg, Ref) and arg[0] not in written:
-            tensor = arg.tensor() if math.prod(arg.shape) <= SMALL_NUMEL else None
+            tensor = arg.tensor() if math.prod(arg.shape) <= MAX_COPIED else None
             if tensor is not None:
                 copies[position] = tensor.detach().clone()
     record.before = copies | (record.before or {}) or None

@@ -50,10 +50,14 @@ def unexplained(op: OpRecord, evidence: Evidence) -> Finding:
     # The arguments of a custom operator have the names that its author gave them.
     custom = op.op.split(".")[0] not in TORCH
     named = [(o.name or o.role if custom else spoken(op, o), o.stats) for o in op.inputs[:4]]
-    if not custom and op.name in ELEMENTARY and not any(stats for _, stats in named):
+    gone = [spoken(op, o) for o in op.inputs if o.stats is None and o.value is None]
+    if not custom and op.name in ELEMENTARY and (gone or not any(stats for _, stats in named)):
+        lost = "operands are" if len(gone) == len(op.inputs) else "operand is"
+        which = f"what {' and '.join(gone)} was" if gone else "what it was given"
         return Finding(
-            headline=f"{subject(evidence)}: it appeared in `{short_call(op)}`, whose operands are gone",
-            unknown=("what it was given: that is no longer in memory",),
+            headline=f"{subject(evidence)}: it appeared in `{short_call(op)}`, whose {lost} gone",
+            observed=tuple(f"{what}: {stats}" for what, stats in named if stats),
+            unknown=(f"{which}: that is no longer in memory, or was changed since",),
             label=origin_label(op),
             fixes=(OUT_OF_PLACE,) if op.op.split(".")[1].endswith("_") else (),
         )

@@ -43,6 +43,8 @@ def overflow(op: OpRecord, evidence: Evidence) -> Finding | None:
         return None
     if op.derived and not exact_is_finite and (op.exact is not None or row(op.name).poles):
         return None  # infinite in any precision: the derivative itself is singular
+    if op.exact is None and row(op.name).poles and any(map(_is_unknown, op.inputs)):
+        return None  # what was overwritten since may have been a pole
     dtype = op.dtype
     small = vanishing_divisor(op)
     culprit = small or _largest(op)
@@ -61,6 +63,10 @@ def _what_helps(op: OpRecord, dtype: str, small: Operand | None) -> tuple[Fix, .
     if small is None or op.phase == "optimizer":
         return _fixes(op, dtype)
     return _larger(op, dtype)
+
+
+def _is_unknown(operand: Operand) -> bool:
+    return operand.value is None and operand.stats is None
 
 
 def _nonfinite(operand: Operand) -> bool:
