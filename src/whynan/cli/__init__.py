@@ -9,6 +9,7 @@ import click
 
 from whynan import voice
 from whynan.cli.check import check
+from whynan.cli.doctor import doctor
 from whynan.cli.explain import explain
 from whynan.cli.fix import fix
 from whynan.cli.lint import lint
@@ -32,6 +33,7 @@ def commands() -> None:
     whynan check model.pt           NaN, Inf and odd values in files
     whynan lint src/                find unstable code before it runs
     whynan explain N012             what a rule means and what to use instead
+    whynan doctor                   can the torch that is installed be watched?
 
     Exit codes: the script's own when it is healthy, 3 when a non-finite value
     did harm, 2 for wrong usage or a torch that could not be watched.
@@ -45,6 +47,7 @@ commands.add_command(check)
 commands.add_command(explain)
 commands.add_command(report)
 commands.add_command(lint)
+commands.add_command(doctor)
 
 
 def main() -> None:
