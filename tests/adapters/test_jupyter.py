@@ -22,6 +22,8 @@ CELLS = {
     "syntax": "%%whynan\nx = = 1",
     "stats": "import whynan\nwhynan.TensorStats(shape=(2,), dtype='float32', nan=1)",
     "traced": "with whynan.trace() as r:\n    low = torch.zeros(1).log()\nwhynan.diagnose(r)",
+    "stale": "w = torch.zeros(2, requires_grad=True)\nw.sqrt().sum().backward()",
+    "differentiates": "%%whynan\ng, = torch.autograd.grad((w + 1).sum(), w)\nprint(g.sum().item())",
     "left as found": "from torch.utils._python_dispatch import _get_current_dispatch_mode as mode\nmode() is None",
 }  # fmt: skip
 
@@ -97,6 +99,11 @@ def test_stats_are_one_line_and_a_drawing(cells: dict[str, list[Any]]) -> None:
 def test_a_block_traced_in_a_cell_is_named_as_the_cell_is(cells: dict[str, list[Any]]) -> None:
     assert " --> In[13]:2:11" in shown(cells["traced"])
     assert "ipykernel" not in shown(cells["traced"], "text/html")
+
+
+def test_a_gradient_of_an_earlier_cell_is_not_this_cells(cells: dict[str, list[Any]]) -> None:
+    assert printed(cells["differentiates"]) == "2.0\n"
+    assert "no harm found" in shown(cells["differentiates"])
 
 
 def test_nothing_is_left_behind(cells: dict[str, list[Any]]) -> None:

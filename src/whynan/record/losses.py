@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from torch.utils.weak import TensorWeakRef, WeakTensorKeyDictionary
 
 from whynan.record.checks import Checks
 from whynan.record.harm import Harm
 from whynan.record.storages import Entry, Ref
-from whynan.seam.private import has_storage
+from whynan.seam.private import has_storage, version_of
 from whynan.seam.reading import can_be_read
 from whynan.seam.sites import Frames, beyond_own, capture, is_torch_file
 from whynan.source.positions import argument_at
 
 MAX_NAME = 32
+
+
+class Gradient(NamedTuple):
+    """What was in `.grad`."""
+
+    tensor: TensorWeakRef
+    version: int
+
+    @staticmethod
+    def of(tensor: torch.Tensor) -> Gradient:
+        return Gradient(TensorWeakRef(tensor), _version(tensor))
+
+    def is_still(self, tensor: torch.Tensor | None) -> bool:
+        """Whether that is the same one, and nobody has written to it."""
+        return tensor is not None and self.tensor() is tensor and self.version == _version(tensor)
 
 
 class Losses:
@@ -28,12 +45,16 @@ class Losses:
         self._root: Entry | None = None  # of the last backward pass
         self.uses_scaler = False
         self.keeps = False  # leaves stay alive until the end: a function's own would be gone
+        self.saw_all = True  # nothing ran unrecorded since the start
         self._kept: dict[int, torch.Tensor] = {}
+        # What each leaf had for a gradient when the first backward pass began that it was met before.
+        self._before: MutableMapping[torch.Tensor, Gradient | None] = WeakTensorKeyDictionary()
         self._subjects: dict[tuple[CodeType, int], str] = {}
 
     def before(self, roots: Any, caller: FrameType) -> list[Harm]:
         """What is bad in the loss; nothing if it is scaled, for then the gradients tell."""
         frames: Frames | None = capture(caller)
+        self._note_gradients()
         tensors = [t for t in roots if isinstance(t, torch.Tensor) and has_storage(t)]
         self._root = self.tracer.entry_of(tensors[0]) if len(tensors) == 1 else None
         if self.tracer.local.optimizer is None:
@@ -48,6 +69,7 @@ class Losses:
         """Mark the gradients; whether one of them is non-finite."""
         self.tracer.local.differentiated = True
         self.tracer.local.differentiated_at = self.tracer.next_index
+        self._note_gradients(are_new=True)  # of leaves that were met in the pass itself
         leaves = self.leaves()
         if self.keeps:
             self._kept |= {id(leaf): leaf for leaf in leaves}
@@ -56,7 +78,7 @@ class Losses:
             gradient = leaf.grad
             if gradient is None:
                 continue
-            spoilt = spoilt or self.checks.is_nonfinite(gradient)
+            spoilt = spoilt or (self._is_new(leaf) and self.checks.is_nonfinite(gradient))
             entry = self.tracer.entry_of(gradient) if gradient.layout is torch.strided else None
             if entry is not None:
                 entry.from_grad = True
@@ -80,9 +102,24 @@ class Losses:
         named = [
             (f"gradient of {self.checks.label('a leaf tensor', leaf)}", leaf.grad)
             for leaf in self.leaves()
-            if leaf.grad is not None and self.checks.is_nonfinite(leaf.grad)
+            if leaf.grad is not None and self._is_new(leaf) and self.checks.is_nonfinite(leaf.grad)
         ]
         return self.checks.bad("gradient", named, None)
+
+    def _note_gradients(self, *, are_new: bool = False) -> None:
+        for leaf in self.leaves() if self.saw_all else ():
+            if leaf not in self._before:
+                there = None if are_new else leaf.grad
+                self._before[leaf] = None if there is None else Gradient.of(there)
+
+    def _is_new(self, leaf: torch.Tensor) -> bool:
+        """Whether its gradient was written since the start, as far as that is known."""
+        if not self.saw_all:
+            return True
+        if leaf not in self._before:
+            return False  # met after the last backward pass
+        before = self._before[leaf]
+        return before is None or not before.is_still(leaf.grad)
 
     def factor(self) -> float | None:
         """The plain number that the last loss was multiplied by before its backward pass."""
@@ -120,6 +157,10 @@ class Losses:
         record = self.tracer.records.get(entry.writers[-1][0])
         inside = record.frames.inside if record is not None and record.frames else None
         return inside is not None and inside.co_qualname.startswith("GradScaler.scale")
+
+
+def _version(tensor: torch.Tensor) -> int:
+    return 0 if tensor.is_inference() else version_of(tensor)
 
 
 def _value_of(tensors: list[torch.Tensor]) -> float | None:

@@ -160,6 +160,7 @@ class Recorder:
         self.batches.clear()
         self.names.let_go()
         self.outputs.clear()
+        self.losses.saw_all = False
         self.tracer.active = False
         self.quiet.then(self.put_away)
 
