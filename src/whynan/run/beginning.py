@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from whynan.ranks import launched
-from whynan.run.children import when_joining
+from whynan.run.children import TRAINED, leave_word, when_joining
 from whynan.run.findings import Findings
 from whynan.run.presence import SECOND_TIME, Presence, forget_torch, leave_in_silence
 from whynan.seam.patches import Patches
@@ -17,11 +18,12 @@ from whynan.seam.patches import Patches
 class Beginning:
     """Puts the watch on, and what there is of it off again where that fails."""
 
-    def __init__(self, findings: Findings, *, is_started: bool) -> None:
+    def __init__(self, findings: Findings, *, starter: Path | None) -> None:
         self.presence = Presence(self._torch_has_come, self._begin_again)
-        self.is_rank = launched() or is_started
+        self.is_rank = launched() or starter is not None
         self._findings = findings
-        self._is_started = is_started  # by a program that is watched: in a process of its own
+        self._starter = starter  # in a process that a watched program started
+        self._is_watched: Callable[[], None] = lambda: None  # called there when the watch begins
         self._patches = Patches()
 
     def end(self) -> None:
@@ -36,12 +38,20 @@ class Beginning:
     def _torch_has_come(self, late: bool) -> None:
         """Called right after the program imported torch, or later if that went unseen."""
         with self._or_unwatched():
-            if self._is_started:
+            if self._starter is not None:
+                self._say_if_training(self._starter)
                 self._patches.on_restore(when_joining(self._join_job))
             else:
                 self._start(late)
 
+    def _say_if_training(self, starter: Path) -> None:
+        from whynan.seam.training import at_first_step
+
+        self._is_watched = at_first_step(lambda: leave_word(starter, TRAINED))
+        self._patches.on_restore(self._is_watched)
+
     def _join_job(self) -> None:
+        self._is_watched()
         with self._or_unwatched():
             self._findings.numpy.start()
             self._start(late=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import multiprocessing
+import os
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from whynan import voice
 from whynan.run.program import Program, without_own_frames
+from whynan.run.unwatched import REMARK, Forked
 from whynan.seam.patches import Patches
 
 if TYPE_CHECKING:
@@ -21,9 +23,9 @@ if TYPE_CHECKING:
 
 # Their processes prepare data or run errands: a DataLoader's workers, pools, managers.
 NOT_THE_USERS = {"torch", "multiprocessing", "concurrent", "joblib", "loky"}
-# Words to the process that started one: it came to harm, has written the report of its job, or used
-# torch unwatched and has said so.
-HARM, TOLD, ABSENT = "harm", "told", "absent"
+# Words to the process that started one: it came to harm, has written the report of its job, used
+# torch unwatched and has said so, or has trained without a job, unwatched.
+HARM, TOLD, ABSENT, TRAINED = "harm", "told", "absent", "trained"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,12 +60,16 @@ class Children:
 
     def __init__(self, program: Program, options: RunOptions, take_off: Callable[[], None]) -> None:
         self._program, self._options, self._take_off = program, options, take_off
+        self._pid = os.getpid()
+        self._forked: Forked | None = None
         self._folder: Path | None = None
         self._patches = Patches()
         self._said = False
 
     def install(self) -> None:
         self._patches.wrap(multiprocessing.process.BaseProcess, "start", self._wrap_start)
+        if self._options.children:
+            self._forked = Forked()
 
     def _wrap_start(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def start(process: Any) -> None:
@@ -107,8 +113,14 @@ class Children:
             program=self._program,
             options=replace(options, **absolute),  # the program may change the folder
             folder=self._folder,
-            take_off=self._take_off,
+            take_off=self._begin,
         )
+
+    def _begin(self) -> None:
+        """In a forked process that has a watch of its own."""
+        self._take_off()
+        if self._forked is not None:
+            self._forked.is_watched()
 
     def wait(self) -> None:
         """As the interpreter does at its end: their word comes before the last one."""
@@ -121,13 +133,20 @@ class Children:
         """Whether one of them has left this word."""
         return self._folder is not None and (self._folder / word).exists()
 
+    @property
+    def remark(self) -> str | None:
+        """On those that trained and were not watched."""
+        forked = self._forked is not None and self._forked.trained
+        has_trained = os.getpid() == self._pid and (forked or self.have_left(TRAINED))
+        return REMARK if has_trained else None
+
     def explain(self, error: BaseException | None) -> bool:
         """Whether this error only says that a process left because of the harm."""
         return type(error).__name__ == "ProcessExitedException" and self.have_left(HARM)
 
     def close(self) -> None:
         self._patches.restore()
-        if self._folder is not None:
+        if self._folder is not None and os.getpid() == self._pid:
             shutil.rmtree(self._folder, ignore_errors=True)
 
 

@@ -44,8 +44,9 @@ class Run:
         self._getpid = os.getpid  # the program may replace it
         self._pid = os.getpid()
         self._starter = starter  # in a process that the program started: where word is left for it
-        self._beginning = Beginning(self.findings, is_started=starter is not None)
+        self._beginning = Beginning(self.findings, starter=starter)
         self._children = Children(program, options, self._beginning.take_off)
+        self._unwatched: str | None = None  # a remark on processes that trained
         self._leaves: SystemExit | None = None  # of the program's own hook for exceptions
 
     def go(self) -> Outcome:
@@ -141,6 +142,7 @@ class Run:
         if crash is not None and (harmed if self._starter is not None else not watched):
             self._print_traceback(crash)
         absent = not harmed and self._is_absent()
+        self._note_the_unwatched()
         with findings.libraries.in_use(), launch.in_folder(findings.command.cwd):
             findings.show()
             if not absent:
@@ -198,6 +200,13 @@ class Run:
             leave_word(self._starter, ABSENT)
         return absent
 
+    def _note_the_unwatched(self) -> None:
+        """For the reports in files, too."""
+        telling, self._unwatched = self.findings.telling, self._children.remark
+        if self._unwatched is not None:
+            notes = (*telling.recording.notes, self._unwatched)
+            telling.recording = replace(telling.recording, notes=notes)
+
     def _last_remarks(self, error: BaseException | None, harmed: bool) -> None:
         recording = self.findings.telling.recording
         if isinstance(error, ModuleNotFoundError) and error.name == "torch":
@@ -210,6 +219,8 @@ class Run:
         if harmed and not self.findings.telling.is_silent:
             for note in recording.notes:
                 voice.say(note)
+        elif self._unwatched is not None:
+            voice.say(self._unwatched)
 
     def _say_what_was_skipped(self) -> None:
         if self.findings.watch is None:

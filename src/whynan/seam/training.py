@@ -15,7 +15,7 @@ from torch.optim.optimizer import Optimizer
 from whynan.seam.events import Events
 from whynan.seam.optimizers import is_dry
 from whynan.seam.patches import Patches
-from whynan.seam.private import BACKWARD, current_node, dispatch_modes
+from whynan.seam.private import BACKWARD, current_node, dispatch_modes, step_post_hook
 from whynan.seam.quiet import is_transformed, pause, resume
 from whynan.seam.reading import all_hollow
 
@@ -51,6 +51,20 @@ def install(events: Events, patches: Patches) -> Optimizers:
     patches.wrap(torch.amp.GradScaler, "scale", optimizers.scaling.wrap_scale)
     patches.wrap(torch.amp.GradScaler, "step", optimizers.scaling.wrap_step)
     return optimizers
+
+
+def at_first_step(work: Callable[[], None]) -> Callable[[], None]:
+    """Call `work` once an optimizer has stepped; the result takes that back."""
+    is_over = False
+
+    def stepped(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        nonlocal is_over
+        if not is_over and not is_dry(optimizer):
+            is_over = True  # torch goes through its hooks now: none may be removed
+            work()
+
+    handle = step_post_hook(stepped)
+    return lambda: handle.remove()
 
 
 class Optimizers:
