@@ -24,6 +24,7 @@ from whynan.lint.scopes import (
     self_assignments,
     targets,
     turns_off_gradients,
+    variable,
 )
 from whynan.lint.source import Source
 from whynan.lint.spelling import KNOWN, operation
@@ -261,9 +262,8 @@ class Walker:
             for name in [n for n in self.env if n.startswith(f"{target.id}.")]:
                 del self.env[name]
         elif isinstance(target, ast.Attribute):
-            base = target.value
-            if isinstance(base, ast.Name):
-                self.env[f"{base.id}.{target.attr}"] = value
+            if (spelled := variable(target)) is not None:
+                self.env[spelled] = value
         elif isinstance(target, ast.Subscript):
             self.reader.read(target.slice)
             self._forget(target.value)
@@ -278,17 +278,14 @@ class Walker:
         """Something was written into it: its values are no longer those of its definition."""
         while isinstance(target, ast.Subscript):
             target = target.value
-        name = target.id if isinstance(target, ast.Name) else None
-        if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
-            name = f"{target.value.id}.{target.attr}"
+        name = variable(target)
         if name is not None:
             old = self.env.get(name)
             self.env[name] = Term("patched", target, kind=old.kind if old else "?")
 
     def _augmented(self, node: ast.AugAssign) -> None:
-        load = ast.copy_location(
-            ast.BinOp(left=as_load(node.target), op=node.op, right=node.value), node
-        )
+        whole = ast.BinOp(left=as_load(node.target), op=node.op, right=node.value)
+        load = ast.copy_location(whole, node)
         self.unwritten.add(id(load))
         term = self.reader.read(load)
         self._kept.append(load)  # an id is of use only while its object lives
@@ -391,12 +388,10 @@ class Walker:
         """What a repeated block assigns is unknown when it begins again."""
         for statement in statements(body):
             for target in targets(statement):
-                if isinstance(target, ast.Name):
-                    old = self.env.get(target.id)
-                    self.env[target.id] = Term("unknown", target, kind=old.kind if old else "?")
-                elif isinstance(target, ast.Attribute):
-                    if isinstance(target.value, ast.Name):
-                        self.env[f"{target.value.id}.{target.attr}"] = Term("unknown", target)
+                name = variable(target)
+                if name is not None:
+                    old = self.env.get(name) if isinstance(target, ast.Name) else None
+                    self.env[name] = Term("unknown", target, kind=old.kind if old else "?")
                 elif isinstance(target, ast.Subscript):
                     self._forget(target)
             if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):

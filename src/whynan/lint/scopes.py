@@ -174,3 +174,10 @@ def as_load(target: ast.expr) -> ast.expr:
         return ast.copy_location(ast.Attribute(value=target.value, attr=target.attr, ctx=ast.Load()), target)  # fmt: skip
     assert isinstance(target, ast.Subscript)
     return ast.copy_location(ast.Subscript(value=target.value, slice=target.slice, ctx=ast.Load()), target)  # fmt: skip
+
+
+def variable(target: ast.expr) -> str | None:
+    """`x` and `self.x`, whose values are followed; no other part of an object is."""
+    if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
+        return f"{target.value.id}.{target.attr}"
+    return target.id if isinstance(target, ast.Name) else None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 
+from whynan.model import HistoryRow
+from whynan.record.harm import Harm
 from whynan.record.records import Record
 
 
@@ -20,3 +22,20 @@ class Follower(Protocol):
     def average_spoilt(self, parameters: Sequence[torch.Tensor]) -> None: ...
     def operations_are_many(self) -> None: ...
     def stepped_aside(self, error: BaseException) -> None: ...
+
+
+class Past(Protocol):
+    """The steps so far, in numbers."""
+
+    def rows(self) -> Sequence[HistoryRow]: ...
+
+
+class Watcher(Protocol):
+    """Who is told of what only a recording shows."""
+
+    def leaves_updated(self, spoilt: list[Harm]) -> None: ...
+    def average_spoilt(self, spoilt: list[Harm]) -> None: ...
+    def outputs_cleaned(self, models: list[int]) -> None: ...
+    def output_returned(self, module: Any, bad: list[Harm]) -> None: ...
+    def operations_are_many(self) -> None: ...
+    def recorder_failed(self, error: BaseException) -> None: ...

@@ -9,15 +9,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
-from whynan.model import Evidence, HistoryRow, OpRecord
+from whynan.model import Evidence, OpRecord
 from whynan.record.around import look_around
 from whynan.record.batches import Batches
 from whynan.record.checks import Checks
 from whynan.record.exceptions import harm_of_exception
+from whynan.record.follower import Past, Watcher
 from whynan.record.fused import Fused
 from whynan.record.harm import Harm
 from whynan.record.losses import Losses
@@ -53,23 +54,6 @@ from whynan.seam.versions import run_eagerly
 MAX_ORIGINS = 64
 EAGERLY = "torch.compile was in use; the traced run executed it eagerly"
 IN_A_THREAD = "the recorder was started in a thread: only that thread and later ones are recorded"
-
-
-class Past(Protocol):
-    """The steps so far, in numbers."""
-
-    def rows(self) -> Sequence[HistoryRow]: ...
-
-
-class Watcher(Protocol):
-    """Who is told of what only a recording shows."""
-
-    def leaves_updated(self, spoilt: list[Harm]) -> None: ...
-    def average_spoilt(self, spoilt: list[Harm]) -> None: ...
-    def outputs_cleaned(self, models: list[int]) -> None: ...
-    def output_returned(self, module: Any, bad: list[Harm]) -> None: ...
-    def operations_are_many(self) -> None: ...
-    def recorder_failed(self, error: BaseException) -> None: ...
 
 
 class Recorder:
