@@ -40,7 +40,7 @@ def main():
     net = PolicyNet()
     optimizer = torch.optim.Adam(net.parameters(), lr=3e-3)
     with ThreadPoolExecutor(max_workers=2) as pool:
-        for step in range(5):
+        for step in range(4):
             board, visits = positions(16, opening=step < 2, generator=g)
             jobs = [pool.submit(score, net, b, v) for b, v in zip(board.split(8), visits.split(8))]
             parts = [job.result() for job in jobs]
