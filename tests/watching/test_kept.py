@@ -109,3 +109,14 @@ def test_an_average_that_is_set_and_then_kept_finite_is_none(
     report = run(programs, tmp_path, AVERAGED.replace("UPDATE", "a.lerp_(p, 0.1)")).report
     assert report is not None
     assert report["outcome"] == "clean"
+
+
+def test_a_nan_that_marks_what_is_not_filled_in_yet_is_no_harm(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    kept = "average = torch.nn.Parameter(torch.full((12,), float('nan')), requires_grad=False)"
+    text = AVERAGED.replace("n = torch.zeros(())", kept).replace("n += 1", "average.mul_(1.0)")
+    text = text.replace("for a, p in zip(average.parameters(), net.parameters()):", "if True:")
+    result = run(programs, tmp_path, text.replace("UPDATE", "average[step] = loss"))
+    assert result.report is not None
+    assert (result.code, result.report["anomalies"]) == (0, []), result.stderr

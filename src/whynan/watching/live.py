@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 LIVE_CALLS = 8  # of a model without gradients, or backward passes without an optimizer
 
 
+COMPUTED = ("operation", "number")  # origins that are no marker of the program's own
+
+
 class Live(Phase):
     """Asks the recorder; goes quiet when there is nothing odd."""
 
@@ -100,7 +103,11 @@ class Live(Phase):
         progress.step = max(progress.step, recorder.tracer.step + 1)
 
     def average_spoilt(self, spoilt: list[Harm]) -> None:
-        self._count(self.watch.ledger.state_spoilt(signs_of(spoilt)))
+        """What the program wrote or loaded as NaN marks what is not filled in yet; what it computed
+        does not."""
+        made = [s for s in self._explained(spoilt) if s.proof.origin_kind in COMPUTED]
+        if made:
+            self._count(self.watch.ledger.state_spoilt(made))
 
     def scale_collapsed(self, step: Step) -> None:
         watch, scaling = self.watch, self.watch.progress.scaling
