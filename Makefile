@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test check fix golden rules clean
+.PHONY: demo test check fix golden rules matrix clean
 
 demo: $(READY)  ## run a failing script and read the report
 	@echo '$$ whynan run examples/distill.py'
@@ -28,6 +28,11 @@ golden: $(READY)  ## rewrite tests/cases/*/report.txt; read the diff as prose
 
 rules: $(READY)  ## write docs/rules/ from the documentation of the rules
 	$(BIN)/python -m whynan.explain.rule_pages docs/rules
+
+# A whole matrix takes hours; `make matrix TORCH=2.8 PYTHON=3.12` one combination of it.
+matrix:  ## a sample of the tests under every torch and Python that is supported
+	PYTHONPATH=src python3 -m tests.matrix --torch "$(TORCH)" \
+	  --python "$(if $(filter command,$(origin PYTHON)),$(PYTHON))"
 
 # torch goes in first and alone: anything that depends on it would otherwise pull a larger build.
 $(READY): pyproject.toml constraints.txt

@@ -142,8 +142,12 @@ def _read_float(plain: Any) -> float:
     raise Mismatch(f"expected a number, found {_brief(plain)}")
 
 
+def _is_text(plain: Any) -> bool:
+    return isinstance(plain, dict) and set(plain) == {TEXT}
+
+
 def _read_text(plain: Any) -> str:
-    if isinstance(plain, dict) and set(plain) == {TEXT}:
+    if _is_text(plain):
         plain = plain[TEXT]
     if isinstance(plain, str):
         return plain
@@ -161,7 +165,8 @@ _primitives: dict[Any, Reader] = {
 
 def _literal_reader(allowed: tuple[Any, ...]) -> Reader:
     wanted = "one of " + ", ".join(map(str, allowed))
-    return _expect(lambda plain: isinstance(plain, str) and plain in allowed, wanted)
+    accept = _expect(lambda plain: isinstance(plain, str) and plain in allowed, wanted)
+    return lambda plain: accept(plain[TEXT] if _is_text(plain) else plain)
 
 
 def _union_reader(members: tuple[Any, ...]) -> Reader:

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from whynan import bounds
 from whynan.codec import Mismatch, decode, encode
 from whynan.errors import UsageError
 from whynan.files import write_atomically
 from whynan.model import Diagnosis, Evidence, HistoryRow, Outcome
-from whynan.source.quotes import quoted
+from whynan.source.quotes import carrying, quoted
 
 SCHEMA = "whynan.recording/1"
 
@@ -47,16 +48,18 @@ class Recording:
         """With the quoted source lines inside, so that it reads the same anywhere."""
         return replace(self, evidence=tuple(quoted(e) for e in self.evidence))
 
-    def save(self, path: Path | str) -> None:
+    def save(self, path: Path | str, *, private: bool = False) -> None:
         """Write it as strict JSON, whole or not at all; `load` reads it back."""
         plain = {"schema": SCHEMA, **encode(self.portable())}
-        write_atomically(Path(path), json.dumps(plain, allow_nan=False) + "\n")
+        write_atomically(Path(path), json.dumps(plain, allow_nan=False) + "\n", private=private)
 
 
 def load(path: Path | str) -> Recording:
     """Read a saved recording. Nothing in the file is executed, and torch is not needed."""
     path = Path(path)
     try:
+        if path.stat().st_size > bounds.MAX_BYTES:
+            raise UsageError(f"{path} is too large for a whynan recording")
         plain = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_constant)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
@@ -66,9 +69,12 @@ def load(path: Path | str) -> Recording:
         raise UsageError(f"{path} is not a whynan recording, or it is cut off: {error}") from None
     _check_schema(path, plain.get("schema") if isinstance(plain, dict) else None)
     try:
-        return decode(Recording, plain)
+        recording = decode(Recording, plain)
+        bounds.check(recording)
     except (Mismatch, RecursionError) as error:
         raise UsageError(f"{path} is a damaged whynan recording: {error}") from None
+    # It quotes what it carries: a file of that name here is another one, and none of its business.
+    return replace(recording, evidence=tuple(map(carrying, recording.evidence)))
 
 
 def _no_constant(name: str) -> None:

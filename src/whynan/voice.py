@@ -30,9 +30,25 @@ _AT_THE_START = _file_of(STANDARD_ERROR) if sys.__stderr__ is not None else None
 _unsaid: list[str] = []  # why, of the process as a whole, as its standard error is
 
 
+# Names and source lines come from programs and files: their control characters must not steer the
+# terminal. Each becomes one character that can be seen, so that columns stay.
+_STEERING = {c: 0x2400 + c for c in range(32) if c not in (9, 10)} | {127: 0x2421}
+_STEERING |= dict.fromkeys([*range(128, 160), 0x61C, 0x200E, 0x200F], 0xFFFD)
+_STEERING |= dict.fromkeys([*range(0x2028, 0x202F), *range(0x2066, 0x206A)], 0xFFFD)
+
+
+def visible(text: str) -> str:
+    """Without control characters and marks of direction.
+
+    >>> visible("a\\x1b[31m\\u202eb")
+    'a␛[31m�b'
+    """
+    return text.translate(_STEERING)
+
+
 def say(text: str) -> bool:
     """One remark. Whether it could be written."""
-    return write(f"whynan: {text}\n")
+    return write(f"whynan: {visible(text)}\n")
 
 
 def report(text: str) -> bool:

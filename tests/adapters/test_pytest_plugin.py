@@ -192,3 +192,28 @@ def test_a_run_leaves_nothing_behind(project: pytest.Pytester) -> None:
     result.assert_outcomes(passed=1, failed=1, errors=1, skipped=1)
     result = project.runpytest_subprocess("--whynan", "--setup-only")
     assert "Error" not in result.stderr.str()
+
+
+OLD = "torch 2.4.1 cannot be watched: whynan works with "
+
+
+def test_a_torch_that_cannot_be_watched_is_a_wrong_use(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.mkpydir("torch").joinpath("__init__.py").write_text("__version__ = '2.4.1'")
+    paths = os.environ["PYTHONPATH"]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(project.path), paths]))
+    project.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.whynan
+        def test_marked(): ...
+        """
+    )
+    refused = project.runpytest_subprocess("--whynan")
+    assert refused.ret == pytest.ExitCode.USAGE_ERROR
+    refused.stderr.fnmatch_lines([f"ERROR: --whynan: {OLD}*"])
+    marked = project.runpytest_subprocess()
+    marked.assert_outcomes(errors=1)
+    marked.stdout.fnmatch_lines([f"{OLD}*"])

@@ -34,6 +34,8 @@ FOUND: dict[str, list[str]] = {
         "p = F.softmax(x, dim=1)\nreturn torch.log(p[torch.arange(3), y])",
         "return torch.log(nn.Softmax(dim=-1)(x) + 1e-8)",
         "return torch.log(input=torch.softmax(input=x, dim=1))",
+        "return torch.log2(x.softmax(-1))",
+        "p = torch.softmax(x, 1)\nreturn -(p * p.log10()).sum(1)",
     ],
     "log-sigmoid": [
         "return torch.log(torch.sigmoid(x))",
@@ -56,6 +58,9 @@ FOUND: dict[str, list[str]] = {
         "return torch.log(torch.sum(torch.exp(x), dim=1))",
         "return x.exp().sum(-1, keepdim=True).log()",
         "return np.log(np.sum(np.exp(x), axis=1))",
+        "return torch.log(torch.mean(torch.exp(x), dim=0))",
+        "return torch.einsum('ij,j->i', x.exp(), y).log()",
+        "return torch.log(torch.exp(x) @ torch.exp(y))",
     ],
     "softmax-hand": [
         "return torch.exp(x) / torch.exp(x).sum(-1, keepdim=True)",
@@ -216,6 +221,10 @@ FOUND: dict[str, list[str]] = {
         "d = new_log_prob - old_log_prob\nreturn torch.exp(d)",
     ],
     "neginf-softmax": [
+        "return torch.where(mask, x, -math.inf).softmax(dim=-1)",
+        "return F.softmax(torch.where(mask, x, torch.tensor(float('-inf'))), dim=-1)",
+        "x[~mask] = -float('inf')\nreturn x.softmax(-1)",
+        "x[mask == 0] = float('-inf')\nreturn F.softmax(x, dim=-1)",
         "return torch.softmax(x.masked_fill(mask, float('-inf')), dim=-1)",
         "x = x.masked_fill(mask == 0, -np.inf)\nreturn F.softmax(x, -1)",
         "x.masked_fill_(mask, -math.inf)\nreturn x.softmax(-1)",
@@ -295,6 +304,48 @@ FOUND: dict[str, list[str]] = {
         "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)",
         "nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)",
     ],
+    "kl-hand": [
+        "return (x * torch.log(x / y)).sum()",
+        "return torch.sum(x * (x / y).log())",
+        "p, q = x.softmax(-1), y.softmax(-1)\nreturn (p * (p / q).log2()).sum()",
+        "return np.sum(x * np.log(x / y))",
+        "return (x * (torch.log(x) - torch.log(y))).sum(-1)",
+    ],
+    "log-relu": [
+        "return torch.log(F.relu(x))",
+        "return x.relu().log()",
+        "return torch.log2(x.clamp(min=0))",
+        "return np.log(np.maximum(x, 0))",
+        "h = nn.ReLU()(x)\nreturn h.log()",
+    ],
+    "log-cosh": [
+        "return torch.log(torch.cosh(x - y)).mean()",
+        "return (x - y).cosh().log().sum()",
+        "return np.mean(np.log(np.cosh(x - y)))",
+        "d = x - y\nc = torch.cosh(d)\nreturn torch.log(c)",
+        "return log(torch.cosh(x))",
+    ],
+    "div-self": [
+        "return x / (x - x)",
+        "return torch.div(x, y - y)",
+        "return (x - x.mean()) / (x - x)",
+        "d = y - y\nreturn x / d",
+        "return np.divide(x, x - x)",
+    ],
+    "rmse-root": [
+        "return torch.sqrt(F.mse_loss(x, target))",
+        "return ((x - y) ** 2).mean().sqrt()",
+        "return nn.MSELoss()(x, target).sqrt()",
+        "return torch.sqrt(torch.mean((x - y).pow(2)))",
+        "return F.mse_loss(x, y) ** 0.5",
+    ],
+    "empty-mean": [
+        "return x[mask].mean()",
+        "return torch.mean(x[mask])",
+        "return x.masked_select(mask).mean()",
+        "loss = F.cross_entropy(x, y, reduction='none')\nreturn loss[y != 0].mean()",
+        "return x[~mask].mean()",
+    ],
 }
 
 SILENT: dict[str, list[str]] = {
@@ -328,6 +379,8 @@ SILENT: dict[str, list[str]] = {
     "tanh-logdet": ["return torch.log(1 + torch.tanh(x) ** 2)", "return 1 - torch.tanh(x) ** 2"],
     "log-det": ["return torch.logdet(x)", "return torch.linalg.slogdet(x)[1]"],
     "p-log-p": [
+        "p = x[x > 0]\nreturn -(p * p.log()).sum()",
+        "p = x[x > 0]\nreturn -np.sum(p * np.log(p))",
         "return (x * torch.log(x + 1e-9)).sum()",
         "return x * y.log()",
         "p = x.clamp(min=1e-9)\nreturn p * p.log()",
@@ -363,6 +416,7 @@ SILENT: dict[str, list[str]] = {
         "n = mask.sum()\nassert n > 0\nreturn (x * mask).sum() / n",
     ],
     "div-norm": [
+        "v = F.normalize(x, dim=-1)\nreturn v / v.norm(dim=-1, keepdim=True)",
         "return F.normalize(x, dim=-1)",
         "return x / (x.norm(dim=-1, keepdim=True) + 1e-6)",
         "return x / x.norm(dim=-1, keepdim=True).clamp_min(1e-6)",
@@ -554,5 +608,36 @@ SILENT: dict[str, list[str]] = {
     "clip-nonfinite": [
         "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, error_if_nonfinite=True)",
         "n = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\nif not torch.isfinite(n):\n    raise ValueError",
+    ],
+    "kl-hand": [
+        "p, q = x.clamp(min=1e-6), y.clamp(min=1e-6)\nreturn (p * torch.log(p / q)).sum()",
+        "return (x * torch.log(z / y)).sum()",
+        "return F.kl_div(y.log(), x, reduction='sum')",
+    ],
+    "log-relu": [
+        "return torch.log(F.relu(x) + 1e-6)",
+        "return torch.log(x.clamp(min=1e-8))",
+        "return torch.log1p(F.relu(x))",
+    ],
+    "log-cosh": [
+        "return torch.log(torch.cosh(torch.tanh(x)))",
+        "return torch.cosh(x)",
+        "return math.log(math.cosh(0.5))",
+    ],
+    "div-self": [
+        "return x / (x - y)",
+        "return x - x / 2",
+        "return x / (x.max() - x.min() + 1e-6)",
+    ],
+    "rmse-root": [
+        "return torch.sqrt(F.mse_loss(x, target) + 1e-8)",
+        "with torch.no_grad():\n    return torch.sqrt(F.mse_loss(x, target))",
+        "return np.sqrt(np.mean((x - y) ** 2))",
+    ],
+    "empty-mean": [
+        "if mask.any():\n    return x[mask].mean()\nreturn x.sum() * 0",
+        "return x[0].mean()",
+        "return torch.nan_to_num(x[mask].mean())",
+        "return x[:, 1:].mean()",
     ],
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from whynan.model import Evidence, Operand, OpRecord, Site, TensorStats
-from whynan.ranks.statement import Statement, merge, with_sent
+from whynan.ranks.statement import Statement, guilty_of, merge, with_sent
 
 NAN = float("nan")
 SITE = Site(
@@ -61,6 +61,16 @@ def test_two_ranks_that_went_bad_by_themselves_are_both_named() -> None:
     merged = merge([statement(1, evidence()), statement(0, evidence())], [])
     assert merged[0].rank == 0
     assert "rank 1: went bad by itself as well at train.py:3" in merged[0].ranks[0]
+
+
+def test_of_two_that_went_bad_in_one_step_the_earlier_phase_is_named() -> None:
+    """The first stage of a pipeline has only a backward pass after the last one's loss."""
+    later = statement(0, evidence(replace(MADE, phase="backward")))
+    both = [later, statement(1, evidence(), how="rewind")]
+    assert merge(both, [])[0].rank == 1
+    guilty = guilty_of(both)
+    assert guilty is not None
+    assert guilty.how == "rewind"  # and not that of the rank that tells it
 
 
 def test_a_bad_loss_outweighs_a_bad_gradient_when_nothing_was_recorded() -> None:

@@ -100,7 +100,7 @@ def fake_torch(folder: Path, text: str) -> str:
     return str(folder / "fake")
 
 
-OLD = "torch 2.6.0 cannot be watched: whynan works with 2.7 to 2.15; install a newer one"
+OLD = "torch 2.4.1 cannot be watched: whynan works with 2.6 to 2.15; install a newer one"
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ OLD = "torch 2.6.0 cannot be watched: whynan works with 2.7 to 2.15; install a n
 )
 @pytest.mark.parametrize("mode", ["auto", "trace"])
 def test_an_old_torch_is_refused_before_it_is_used(body: str, mode: str, tmp_path: Path) -> None:
-    path = fake_torch(tmp_path, "__version__ = '2.6.0'")
+    path = fake_torch(tmp_path, "__version__ = '2.4.1'")
     script = write(tmp_path, f"print('begins', flush=True)\n{body}\nprint('uses it')")
     done = run("--json", "report.json", "--mode", mode, script.name, cwd=tmp_path, PYTHONPATH=path)
     assert (done.returncode, done.stdout) == (2, "begins\n")
@@ -122,7 +122,7 @@ def test_an_old_torch_is_refused_before_it_is_used(body: str, mode: str, tmp_pat
 
 
 def test_an_old_torch_is_refused_in_a_thread(tmp_path: Path) -> None:
-    path = fake_torch(tmp_path, "__version__ = '2.6.0'")
+    path = fake_torch(tmp_path, "__version__ = '2.4.1'")
     script = write(
         tmp_path,
         """
@@ -152,16 +152,32 @@ def test_a_torch_without_a_name_that_is_needed_is_refused(version: str, tmp_path
 
 @pytest.mark.parametrize("command", ["fix", "whatif"])
 def test_other_commands_refuse_it_too(command: str, tmp_path: Path) -> None:
-    path = fake_torch(tmp_path, "__version__ = '2.6.0'")
+    path = fake_torch(tmp_path, "__version__ = '2.4.1'")
     script = write(tmp_path, "import torch\nprint('uses it')")
     done = run(script.name, cwd=tmp_path, command=command, PYTHONPATH=path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines()[-1] == f"whynan: {OLD}"
 
 
+@pytest.mark.parametrize("command", ["fix", "whatif", "doctor"])
+def test_other_commands_say_what_to_install(command: str, tmp_path: Path) -> None:
+    write(tmp_path, AWAY, "site/sitecustomize.py")
+    script = [write(tmp_path, "import torch").name] if command != "doctor" else []
+    done = run(*script, cwd=tmp_path, command=command, PYTHONPATH=str(tmp_path / "site"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "whynan: PyTorch is not installed here; install " in done.stderr
+
+
+def test_a_program_that_does_without_torch_is_none_that_lacks_it(tmp_path: Path) -> None:
+    write(tmp_path, AWAY, "site/sitecustomize.py")
+    script = write(tmp_path, "try:\n    import torch\nexcept ImportError:\n    print('without')")
+    done = run(script.name, cwd=tmp_path, PYTHONPATH=str(tmp_path / "site"))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "without\n", "")
+
+
 @pytest.mark.parametrize("block", ["whynan.watch()", "whynan.trace()"])
 def test_blocks_raise_what_is_wrong(block: str, tmp_path: Path) -> None:
-    path = fake_torch(tmp_path, "__version__ = '2.6.0'")
+    path = fake_torch(tmp_path, "__version__ = '2.4.1'")
     script = write(
         tmp_path,
         f"""
@@ -177,24 +193,26 @@ def test_blocks_raise_what_is_wrong(block: str, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{OLD}\n", "")
 
 
+AWAY = """
+import sys
+class Away:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == "torch":
+            raise ModuleNotFoundError("No module named 'torch'", name="torch")
+sys.meta_path.insert(0, Away)
+"""
+
+
 def test_where_torch_is_missing_the_traceback_stays_and_a_line_helps(tmp_path: Path) -> None:
-    away = """
-        import sys
-        class Away:
-            @staticmethod
-            def find_spec(name, path=None, target=None):
-                if name == "torch":
-                    raise ModuleNotFoundError("No module named 'torch'", name="torch")
-        sys.meta_path.insert(0, Away)
-    """
-    write(tmp_path, away, "site/sitecustomize.py")
+    write(tmp_path, AWAY, "site/sitecustomize.py")
     script = write(tmp_path, "import torch")
     plain, watched = (
         run(script.name, cwd=tmp_path, watched=w, PYTHONPATH=str(tmp_path / "site"))
         for w in (False, True)
     )
     *traceback, last = watched.stderr.splitlines()
-    assert (watched.returncode, traceback) == (1, plain.stderr.splitlines())
+    assert (watched.returncode, traceback) == (2, plain.stderr.splitlines())
     assert last.startswith("whynan: PyTorch is not installed here; install ")
 
 

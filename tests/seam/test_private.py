@@ -125,3 +125,6 @@ def test_what_is_missing_is_refused_or_replaced(monkeypatch: pytest.MonkeyPatch)
     assert "`torch._C._not_there`" in refusal
     assert "_nor_there" not in refusal
     assert support.losses() == ["Speed is lost."]
+    support.remark.cache_clear()
+    assert str(support.remark()).endswith(" lacks a name: speed is lost")
+    support.remark.cache_clear()

@@ -74,11 +74,11 @@ LOOPS: dict[str, tuple[str, str]] = {
         """,
     ),
     "drawn from the random numbers": (
-        "rewind",
+        "body",
         "torch.manual_seed(1)\nfor i in range(60):\n    rows = torch.randint(0, 80, (4,)); train(X[rows], Y[rows])",
     ),
     "drawn from a NumPy Generator": (
-        "rewind",
+        "body",
         "rng = np.random.default_rng(1)\nfor i in range(60):\n    rows = rng.integers(0, 80, 4); train(X[rows], Y[rows])",
     ),
     "losses read after the step": (
@@ -89,7 +89,7 @@ LOOPS: dict[str, tuple[str, str]] = {
         """,
     ),
     "losses read after a step with drawn rows": (
-        "rewind",
+        "body",
         """
         torch.manual_seed(1)
         for i in range(60):
@@ -107,10 +107,10 @@ LOOPS: dict[str, tuple[str, str]] = {
         """,
     ),
     "the batch was changed in place": (
-        "rerun",
+        "body",
         "for x, y in DataLoader(TensorDataset(X, Y), batch_size=8, num_workers=1): x.mul_(2); train(x, y)",
     ),
-    "rows by hand": ("rerun", "for i in range(0, 80, 8): train(X[i:i + 8], Y[i:i + 8])"),
+    "rows by hand": ("body", "for i in range(0, 80, 8): train(X[i:i + 8], Y[i:i + 8])"),
     "one batch fetched ahead": (
         "rerun",
         LOADER + """
@@ -123,7 +123,7 @@ LOOPS: dict[str, tuple[str, str]] = {
         """,
     ),
     "two optimizers": (
-        "rerun",
+        "body",
         LOADER + """
         other = nn.Linear(4, 1)
         opt2 = torch.optim.SGD(other.parameters(), lr=0.1)
@@ -252,7 +252,7 @@ def test_the_next_batch_is_not_taken_for_the_one_that_failed(
     watched = programs.run(script, mode="auto", live_steps=0)
     seen = first(watched)
     assert watched.report is not None
-    assert (seen["step"], watched.report["reproduced"]) == (7, "rerun")
+    assert (seen["step"], watched.report["reproduced"]) == (7, "body")
     for key in ("sample", "first_index", "operands"):
         assert seen[key] == expected[key], key
 
@@ -263,7 +263,7 @@ def test_a_whole_data_set_in_every_step_is_repeated_in_place(
     loop = "X[57] = 1.0\nfor i in range(9):\n    Z = X * (i < 6)\n    train(Z, Y)"
     watched = programs.run(program(tmp_path, loop), mode="auto", live_steps=0)
     assert watched.report is not None
-    assert (first(watched)["step"], watched.report["reproduced"]) == (6, "rewind")
+    assert (first(watched)["step"], watched.report["reproduced"]) == (6, "body")
 
 
 def test_the_loss_of_a_step_that_is_recorded_from_its_update_on_is_its_own(

@@ -175,7 +175,7 @@ ON_THE_WAY = [
     "report.terminal:draw",
     "report.terminal:styled",
     "report.html:write",
-    "watching.capsule:write",
+    "watching.capsule:parts",
 ]
 
 

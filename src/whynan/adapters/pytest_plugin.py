@@ -7,7 +7,6 @@ own machinery is imported before a test asks for it.
 from __future__ import annotations
 
 from collections.abc import Generator
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import pytest
@@ -72,8 +71,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
-    if config.getoption("--whynan") and find_spec("torch") is None:
-        raise pytest.UsageError("--whynan needs PyTorch, which is not installed here")
+    if config.getoption("--whynan"):
+        why = _refusal()
+        if why is not None:
+            raise pytest.UsageError(f"--whynan: {why}")
+
+
+def _refusal() -> str | None:
+    """Why there is no torch to be watched."""
+    from whynan.errors import UsageError
+    from whynan.seam.supported import need_torch
+
+    try:
+        need_torch()
+    except UsageError as error:
+        return str(error)
+    return None
 
 
 def _is_watched(item: pytest.Item) -> bool:
@@ -89,6 +102,10 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
     """Fixtures are part of the test: a NaN made in one is named there."""
     if not _is_watched(item):
         return (yield)
+    why = _refusal()
+    if why is not None:
+        yield  # what other plugins do here, they undo later
+        pytest.fail(why, pytrace=False)
     trace = item.stash[_trace] = TracedTest()
     trace.start()
     try:

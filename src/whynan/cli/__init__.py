@@ -14,6 +14,7 @@ from whynan.cli.explain import explain
 from whynan.cli.fix import fix
 from whynan.cli.lint import lint
 from whynan.cli.report import report
+from whynan.cli.repro import repro
 from whynan.cli.run import run
 from whynan.cli.whatif import whatif
 from whynan.errors import WhynanError
@@ -30,10 +31,11 @@ def commands() -> None:
     whynan report run.whynan        draw a saved run again
     whynan fix train.py             and find a change that was run and works
     whynan whatif train.py          the same run with one thing changed at a time
+    whynan repro -- train.py        the failing operation as a script of its own
     whynan check model.pt           NaN, Inf and odd values in files
     whynan lint src/                find unstable code before it runs
     whynan explain N012             what a rule means and what to use instead
-    whynan doctor                   can the torch that is installed be watched?
+    whynan doctor                   does it work here? versions, devices, a self-test
 
     Exit codes: the script's own when it is healthy, 3 when a non-finite value
     did harm, 2 for wrong usage or a torch that could not be watched.
@@ -46,6 +48,7 @@ commands.add_command(whatif)
 commands.add_command(check)
 commands.add_command(explain)
 commands.add_command(report)
+commands.add_command(repro)
 commands.add_command(lint)
 commands.add_command(doctor)
 

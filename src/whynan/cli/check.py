@@ -56,10 +56,11 @@ def check(
     comparison = compare(reports, old) if against is not None else None
     for report in old:
         if report.error is not None:
-            voice.write(f"{report.path}: not checked: {report.error}\n")
+            voice.write(voice.visible(f"{report.path}: not checked: {report.error}\n"))
     if comparison is not None and not silent:
         click.echo(f"against {against} (OLD):")
-        click.echo("\n".join(comparison.lines() or ["  nothing went bad, nothing grew"]))
+        lines = comparison.lines() or ["  nothing went bad, nothing grew"]
+        click.echo(voice.visible("\n".join(lines)))
     if json_path is not None:
         _write(as_json(reports, comparison), json_path)
     return exit_code(reports + [r for r in old if r.error is not None])
@@ -114,7 +115,7 @@ class _Bar:
         """Take the bar away while lines are written: on a terminal they share a place."""
         if self.bar is not None:
             self.bar.stop()
-        text = "\n".join(lines)
+        text = voice.visible("\n".join(lines))
         voice.write(f"{text}\n") if err else click.echo(text)
         if self.bar is not None:
             self.bar.start()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from whynan.lint.finding import Finding
     from whynan.lint.runner import FileResult, Task
 
-FORMATS = ["text", "json", "sarif", "github"]
+FORMATS = ["text", "concise", "json", "sarif", "github"]
 
 
 @click.command()
@@ -41,7 +41,7 @@ def lint(
     whynan lint --select error src/
 
     A comment `# whynan: allow[log-softmax]` on the line, or alone on the line above it, silences
-    one pattern there. `[tool.whynan.lint]` in pyproject.toml takes select, ignore, exclude and
+    one pattern there; so does `# noqa: N012` on the line. `[tool.whynan.lint]` in pyproject.toml takes select, ignore, exclude and
     per-file-ignores.
 
     Exit code: 0 when nothing was found, 1 for findings, 2 for wrong usage.
@@ -106,6 +106,9 @@ def show(results: list[FileResult], task: Task, style: str, statistics: bool) ->
         from whynan.report.lint_formats import to_sarif
 
         click.echo(to_sarif(findings, patterns()))
+    elif style == "concise":
+        for f in findings:
+            click.echo(f"{f.path}:{f.line}:{f.column + 1}: {f.code} [{f.slug}] {f.message}")
     elif style == "github":
         from whynan.report.lint_formats import to_github
 

@@ -45,6 +45,12 @@ if TYPE_CHECKING:
     type=click.IntRange(min=1),
     help="Stop after this many optimizer steps.",
 )
+@click.option(
+    "--rerun/--no-rerun",
+    default=None,
+    help="Where the run itself cannot show how harm came about, run the program once more. "
+    "If not said: only after less than two minutes.",
+)
 @file_option("--recording", help="Also save what was recorded, for `whynan report`.")
 @file_option(
     "--capsule",
@@ -58,7 +64,13 @@ if TYPE_CHECKING:
     help="On harm, write the failing batch there, for `torch.load`: the model's inputs, the guilty "
     "sample and the dataset's indices.",
 )
+@file_option(
+    "--repro",
+    metavar="DIR",
+    help="On harm, write the failing operation there as a script of its own: `whynan repro`.",
+)
 @click.option("--fix", is_flag=True, help="On harm, find a change that removes it: `whynan fix`.")
+@click.option("--keep-operands", is_flag=True, hidden=True)
 @click.option("--trace-from", type=click.IntRange(min=0), hidden=True)
 @takes_program
 def run(
@@ -69,10 +81,13 @@ def run(
     html: Path | None,
     tensorboard: Path | None,
     max_steps: int | None,
+    rerun: bool | None,
     recording: Path | None,
     capsule: Path | None,
     save_batch: Path | None,
+    repro: Path | None,
     fix: bool,
+    keep_operands: bool,
     trace_from: int | None,
 ) -> NoReturn:
     """Run SCRIPT as `python SCRIPT ARGS...` would, and say where a NaN came from.
@@ -89,7 +104,8 @@ def run(
 
     In a job script the options can be set by environment variables: WHYNAN_MODE,
     WHYNAN_ON_ANOMALY, WHYNAN_JSON, WHYNAN_HTML, WHYNAN_TENSORBOARD, WHYNAN_RECORDING,
-    WHYNAN_CAPSULE, WHYNAN_SAVE_BATCH, WHYNAN_MAX_STEPS.
+    WHYNAN_CAPSULE, WHYNAN_SAVE_BATCH, WHYNAN_REPRO, WHYNAN_MAX_STEPS,
+    WHYNAN_RERUN.
     """
     from whynan.run.outputs import Mode, Policy, RunOptions
     from whynan.run.run import Run
@@ -102,11 +118,18 @@ def run(
         tensorboard=tensorboard,
         recording=recording,
         max_steps=max_steps,
+        rerun=rerun,
         capsule=capsule,
         save_batch=save_batch,
+        keep_operands=keep_operands or repro is not None,
         trace_from=trace_from,
         fixes_follow=fix,
     )
+    if repro is not None:
+        from whynan.repro.making import check_folder
+
+        repro = repro.absolute()
+        check_folder(repro)
     originals = None
     if fix:
         from whynan.repair.originals import Originals
@@ -118,6 +141,11 @@ def run(
     code, diagnosis = outcome.code, outcome.diagnosis
     if save_batch is not None and code == 3:
         _tell_batch(save_batch, started)
+    if repro is not None and code == 3 and outcome.recording.evidence:
+        with watched.findings.libraries.in_use():
+            from whynan.cli.repro import tell
+
+            tell(outcome.recording, repro)
     if originals is not None and diagnosis is not None:
         with watched.findings.libraries.in_use():
             from whynan.repair.fixing import FixOptions, repair

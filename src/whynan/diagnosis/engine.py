@@ -89,7 +89,7 @@ def _finding(evidence: Evidence) -> Finding:
     for rule in rules():
         if evidence.origin_kind not in rule.kinds or (rule.ops and op.name not in rule.ops):
             continue
-        if not visible and rule.mechanism != "opaque" and evidence.origin_kind == "operation":
+        if not visible and not rule.everywhere and evidence.origin_kind == "operation":
             continue
         finding = rule.check(op, evidence)
         if finding is not None:

@@ -20,6 +20,7 @@ class Rule(Page):
     kinds: frozenset[str]
     ops: frozenset[str]  # empty: any operation
     check: Check
+    everywhere: bool = False  # asked about operations that are not torch's, too
 
 
 _rules: dict[str, Rule] = {}
@@ -32,6 +33,7 @@ def rule(
     *,
     ops: Collection[str] | None = None,
     kinds: tuple[str, ...] = ("operation",),
+    everywhere: bool = False,
 ) -> Callable[[Check], Check]:
     """Enter a check into the table; rules are tried in the order of their codes.
 
@@ -49,6 +51,7 @@ def rule(
             kinds=frozenset(kinds),
             ops=failing(mechanism) if ops is None else frozenset(ops),
             check=check,
+            everywhere=everywhere,
             module=check.__module__,
         )
         return check

@@ -10,6 +10,7 @@ from whynan.explain.snippet import Row, snippet
 from whynan.model import Anomaly, Evidence, Fix, Link, Sample, Site, number
 from whynan.ops.table import row
 from whynan.source.quotes import short_path
+from whynan.voice import visible
 
 SHOWN = {"lift_fresh": "comes in", "entry": "comes in", "set": "loaded", "addmm": "linear"}
 KERNELS = ("matmul", "norm", "sub")  # of which each of torch's operators is one form
@@ -66,7 +67,8 @@ def in_short(found: Iterable[Evidence], error: Exception) -> str:
         site = evidence.origin.site
         began = f"; it began at {site.file}:{site.line} ({evidence.origin.op})" if site else ""
         lines.append(f"whynan: {evidence.subject} went bad at step {evidence.step}{began}\n")
-    return "".join([*lines, f"whynan: the report could not be drawn: {error!r}\n"])
+    lines.append(f"whynan: the report could not be drawn: {error!r}\n")
+    return visible("".join(lines))
 
 
 def tell(anomaly: Anomaly) -> Story:

@@ -14,6 +14,7 @@ from whynan.lint.libraries import OTHER
 from whynan.lint.source import Source
 from whynan.lint.suppress import Allowances
 from whynan.lint.table import Pattern
+from whynan.lint.table import patterns as all_patterns
 from whynan.lint.terms import Term
 from whynan.source.trees import UNREADABLE, parsed
 
@@ -32,6 +33,7 @@ class Checker:
 
     def __init__(self, patterns: Iterable[Pattern], named: frozenset[str] = frozenset()) -> None:
         self.named = named  # patterns that were asked for by name: their weak matches are shown
+        self.known = frozenset(name for p in all_patterns() for name in (p.slug, p.code.lower()))
         self.by_op: dict[str, list[Pattern]] = {}
         for pattern in sorted(patterns, key=lambda p: p.rank):
             for op in pattern.ops:
@@ -83,7 +85,28 @@ class Checker:
             if key not in covered
             and not allowed.covers(pattern.code, pattern.slug, match.term.node)
         ]
+        findings += [
+            _odd(source.lines[line - 1], path, line, column, message)
+            for line, column, message in allowed.mistakes(self.known)
+        ]
         return sorted(findings, key=lambda f: f.order)
+
+
+def _odd(text: str, path: str, line: int, column: int, message: str) -> Finding:
+    """A comment to whynan that does not do what its author wanted."""
+    return Finding(
+        path=path,
+        line=line,
+        column=column,
+        end_line=line,
+        end_column=len(text.rstrip()),
+        code="N001",
+        slug="unknown-allow",
+        severity="warning",
+        message=message,
+        help="write `# whynan: allow[log-softmax]`; `whynan explain --list` shows the names",
+        source=text,
+    )
 
 
 def _in_its_library(match: Match, library: str) -> Match | None:

@@ -41,6 +41,7 @@ GENERIC = re.compile(
 # Functions of one number whose value or slope is infinite at 0, and nowhere else.
 AT_ZERO = frozenset(op.name for op in TABLE if op.of == "self" and set(op.singular) == {0})
 AT_ZERO -= {"pow"}  # of which the exponent decides
+PICKING = ("compare", "and", "invert", "nonzero")  # of an index
 TRUTHS = that("compares") | {"compare", "invert", "not", "bool"}
 FLAT = that("compares", "counts", "constant", "flat") | {"compare", "invert", "detach"}
 
@@ -110,15 +111,15 @@ def _roots(term: Term, depth: int = 5) -> set[str]:
 
 def guarded_divisor(term: Term, here: Walker) -> bool:
     """Nothing to say about a division by this: also where only rounding could make it 0."""
-    return nonzero(term) > Sure.NO or tested(term, here) or _picked(term)
+    return nonzero(term) > Sure.NO or tested(term, here) or is_picked(term)
 
 
-def _picked(term: Term) -> bool:
+def is_picked(term: Term) -> bool:
     """Chosen by a comparison, as in `n[n > 0]`?"""
     for t in walk_through(term, 4):
         if t.op == "index" and len(t.args) > 1:
             keys = t.args[1].args if t.args[1].op == "tuple" else (t.args[1],)
-            if any(resolve(key).op in ("compare", "and", "invert") for key in keys):
+            if any(resolve(key).op in PICKING for key in keys):
                 return True
     return False
 

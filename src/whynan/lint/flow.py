@@ -265,8 +265,7 @@ class Walker:
             if (spelled := variable(target)) is not None:
                 self.env[spelled] = value
         elif isinstance(target, ast.Subscript):
-            self.reader.read(target.slice)
-            self._forget(target.value)
+            self._forget(target.value, (self.reader.read(target.slice), value))
         elif isinstance(target, ast.Tuple | ast.List):
             known = value.args if value.op == "tuple" and len(value.args) == len(target.elts) else None  # fmt: skip
             for position, part in enumerate(target.elts):
@@ -274,14 +273,14 @@ class Walker:
                 piece = known[position] if known else Term("piece", value.node, (value,), value=position, kind=value.kind)  # fmt: skip
                 self._bind(part.value if isinstance(part, ast.Starred) else part, piece)
 
-    def _forget(self, target: ast.expr) -> None:
+    def _forget(self, target: ast.expr, written: tuple[Term, ...] = ()) -> None:
         """Something was written into it: its values are no longer those of its definition."""
         while isinstance(target, ast.Subscript):
             target = target.value
         name = variable(target)
         if name is not None:
             old = self.env.get(name)
-            self.env[name] = Term("patched", target, kind=old.kind if old else "?")
+            self.env[name] = Term("patched", target, written, kind=old.kind if old else "?")
 
     def _augmented(self, node: ast.AugAssign) -> None:
         whole = ast.BinOp(left=as_load(node.target), op=node.op, right=node.value)

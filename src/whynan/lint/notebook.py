@@ -38,13 +38,19 @@ class Notebook:
         """Valid Python with the same lines: what only a notebook understands is blanked."""
         shown = []
         in_magic: int | None = None
+        goes_on = False  # `!pip install \` and the line after it are one command
         for text, (cell, line) in zip(self.lines, self._places, strict=True):
             if line == 1:
                 in_magic = cell if CELL_MAGIC.match(text) else None
+                goes_on = False
             if in_magic == cell:
                 shown.append("")
+            elif goes_on:
+                shown.append("")
+                goes_on = text.rstrip().endswith("\\")
             elif MAGIC.match(text) and not text.lstrip().startswith("#"):
                 shown.append(text[: len(text) - len(text.lstrip())] + "pass")
+                goes_on = text.rstrip().endswith("\\")
             else:
                 shown.append(text)
         return "\n".join(shown)

@@ -26,6 +26,8 @@ from whynan.model.evidence import (
     Site,
     base_name,
 )
+from whynan.model.material import BadKind, Call, Held, Material
+from whynan.model.opinions import Opinion, Opinions
 from whynan.model.tensors import TensorStats, dotted, kind_of, number
 
 __all__ = [
@@ -33,6 +35,8 @@ __all__ = [
     "FROM_GRADIENT",
     "FROM_LOADER",
     "Anomaly",
+    "BadKind",
+    "Call",
     "Cause",
     "Circumstances",
     "Diagnosis",
@@ -40,13 +44,17 @@ __all__ = [
     "Fetch",
     "Finding",
     "Fix",
+    "Held",
     "HistoryRow",
     "Layer",
     "LayerSpread",
     "Link",
+    "Material",
     "Oddity",
     "OpRecord",
     "Operand",
+    "Opinion",
+    "Opinions",
     "Origin",
     "Outcome",
     "Phase",

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from whynan.model.circumstances import Circumstances
+from whynan.model.material import Material
+from whynan.model.opinions import Opinions
 from whynan.model.tensors import TensorStats
 
 Phase = Literal["forward", "backward", "optimizer", "data", "init"]
@@ -74,6 +76,7 @@ class OpRecord:
     derived: bool = False  # part of torch's own derivative formula, not written by anyone
     is_slope: bool = False  # of such a formula, a part that no gradient has gone into yet
     exact: float | None = None  # the witness recomputed in float64
+    opinions: Opinions | None = None  # of an origin: what other implementations make of it
     untouched: bool = False  # it puts values at places, and put none at the witness's
 
     @property
@@ -139,6 +142,8 @@ class Evidence:
     around: Circumstances = field(default_factory=Circumstances)
     rank: int | None = None  # in a job of several processes: where it was born
     ranks: tuple[str, ...] = ()  # what the other ones have to say
+    # Where it was asked for: ways to repeat the origin by itself, the most telling one first.
+    materials: tuple[Material, ...] = ()
 
     @property
     def is_from_worker(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from whynan.ops.op import Op, each, op
 
 TERMS = "input target"
+CONVOLVED = "windows, without oneDNN, without cuDNN"
 
 
 def _attention() -> tuple[Op, ...]:
@@ -15,7 +16,7 @@ def _attention() -> tuple[Op, ...]:
     fails, does = "all_masked_softmax", "batchwise"
     return (
         op("attention", " ".join([*forward, math]), backward=" ".join(f"{k}_backward" for k in forward),
-           reads="heads", fails=fails, does=does),
+           reads="heads", fails=fails, does=does, others="math"),
         # Their heads stand after the sequence, or the sequences one after the other.
         op("packed_attention", "_flash_attention_forward _efficient_attention_forward "
            "_flash_attention_forward_no_dropout_inplace", reads="unknown", fails=fails,
@@ -66,8 +67,8 @@ LAYERS = (
     *_attention(),
     op("convolution", CONVOLUTION, backward="convolution_backward convolution_backward_overrideable "
        "mps_convolution_backward _slow_conv2d_backward", reads="window", reads_back="window", fails="zero_times_inf inf_minus_inf",
-       does="batchwise"),
-    op("transposed_convolution", TRANSPOSED, reads="sample", does="batchwise"),
+       does="batchwise", others=CONVOLVED),
+    op("transposed_convolution", TRANSPOSED, reads="sample", does="batchwise", others="without oneDNN, without cuDNN"),
     op("max_pool", MAX_POOL, backward=_backward(MAX_POOL), reads="unknown", does="batchwise faithful"),
     *each("max_unpool2d max_unpool3d", "unknown", "batchwise faithful"),
     op("avg_pool", AVG_POOL, backward=_backward(AVG_POOL), reads="unknown", does="batchwise"),
@@ -88,13 +89,13 @@ LAYERS = (
     op("group_norm", "native_group_norm group_norm", backward="native_group_norm_backward", reads="sample",
        reads_back="unknown", does="batchwise"),
     op("batch_norm", BATCH_NORM, backward="native_batch_norm_backward cudnn_batch_norm_backward "
-       "miopen_batch_norm_backward batch_norm_backward", reads="channel", reads_back="unknown"),
+       "miopen_batch_norm_backward batch_norm_backward", reads="channel", reads_back="unknown", others="without cuDNN"),
     op("weight_norm", "_weight_norm_interface _weight_norm", reads="directions", reads_back="unknown",
        backward="_weight_norm_interface_backward", fails="division_by_zero"),
     op("dropout", "native_dropout dropout _fused_dropout", backward="native_dropout_backward", does="random"),
-    op("lstm", reads="unknown"),
+    op("lstm", reads="unknown", others="without oneDNN, without cuDNN"),
     # Losses: one for each element, unless they are added up.
-    op("mse_loss", backward="mse_loss_backward", fails="empty_reduction inf_minus_inf", does="batchwise"),
+    op("mse_loss", backward="mse_loss_backward", modules="MSELoss", fails="empty_reduction inf_minus_inf", does="batchwise"),
     op("l1_loss", fails="empty_reduction", does="batchwise"),
     op("smooth_l1_loss", backward="smooth_l1_loss_backward", fails="empty_reduction", does="batchwise"),
     op("huber_loss", backward="huber_loss_backward", fails="empty_reduction", does="batchwise"),
@@ -115,7 +116,8 @@ LAYERS = (
        backward="multi_margin_loss_backward multilabel_margin_loss_backward", reads="unknown", does="batchwise"),
     op("soft_margin_loss", backward="soft_margin_loss_backward", does="batchwise"),
     # Updates of many tensors at once.
-    op("adam", "_fused_adam _fused_adamw", reads="lists", fails="division_by_zero", does="squares"),
-    op("adagrad", "_fused_adagrad", reads="lists", fails="division_by_zero"),
-    op("sgd", "_fused_sgd", reads="lists"),
+    op("adam", "_fused_adam _fused_adamw", reads="lists", fails="division_by_zero", does="squares",
+       others="one by one"),
+    op("adagrad", "_fused_adagrad", reads="lists", fails="division_by_zero", others="one by one"),
+    op("sgd", "_fused_sgd", reads="lists", others="one by one"),
 )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from whynan.ops.op import Domain, op
 
 PRODUCT = "zero_times_inf inf_minus_inf"
+MULTIPLIED = "products, without oneDNN"
 INVERTIBLE = Domain(said="invertible matrices")
 DEFINITE = Domain(said="positive definite matrices")
 ANY = Domain(said="matrices of finite numbers")
@@ -13,11 +14,11 @@ ONLY_SCIPY = {"numpy": "only SciPy has it"}
 
 MATRICES = (
     op("matmul", "mm bmm mv matmul linalg_matmul", takes="input other", numpy="matmul", python="MatMult matmul", reads="product",
-       fails=PRODUCT, does="tensor"),
+       fails=PRODUCT, does="tensor", others=MULTIPLIED),
     op("dot", "dot vdot inner linalg_vecdot", takes="input other", also="vecdot", numpy="dot vdot inner", reads="product",
-       fails=PRODUCT),
-    op("addmm", "addmm baddbmm addmv addbmm", reads="product", fails=PRODUCT),
-    op("linear", backward="linear_backward", reads="product", fails=PRODUCT),
+       fails=PRODUCT, others=MULTIPLIED),
+    op("addmm", "addmm baddbmm addmv addbmm", reads="product", fails=PRODUCT, others=MULTIPLIED),
+    op("linear", backward="linear_backward", reads="product", fails=PRODUCT, others=MULTIPLIED),
     op("einsum", numpy="einsum", reads="unknown"),
     op("outer", "outer ger", numpy="outer", reads="unknown"),
     op("cross", "linalg_cross cross", numpy="cross", reads="cross"),

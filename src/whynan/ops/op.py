@@ -69,6 +69,16 @@ Does = Literal[
     "turns",  # a view whose derivative is such a view again: nothing is computed at its node
 ]  # fmt: skip
 
+# How the same can be computed without the kernel that torch has chosen.
+Other = Literal[
+    "math",  # attention by matrix products and a softmax
+    "windows",  # a convolution by products of every window with the weights
+    "products",  # a matrix product by multiplying and adding
+    "one by one",  # an update of one tensor after the other, by torch's plain optimizers
+    "without oneDNN",
+    "without cuDNN",
+]
+
 
 @dataclass(frozen=True, slots=True)
 class Domain:
@@ -138,6 +148,7 @@ class Op:
     fails: frozenset[str] = frozenset()  # mechanisms by which it makes a non-finite value
     does: frozenset[Does] = frozenset()
     lacks: Mapping[str, str] | None = None  # why there is no rule, lint, fix or NumPy name
+    others: tuple[Other, ...] = ()  # implementations besides the kernel and torch's decomposition
 
     @property
     def spellings(self) -> tuple[str, ...]:
@@ -181,6 +192,8 @@ def op(name: str, aten: str | None = None, **columns: Any) -> Op:
     given.setdefault("reads_back", given["reads"])
     for column in given.keys() & WORDS:
         given[column] = tuple(given[column].split())
+    if "others" in given:  # of several words each
+        given["others"] = tuple(given["others"].split(", "))
     for column in given.keys() & {"fails", "does"}:
         given[column] = frozenset(given[column].split())
     for column in given.keys() & {"domain", "range"}:

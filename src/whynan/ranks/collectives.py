@@ -19,7 +19,8 @@ class Collectives:
     """Hears of every exchange."""
 
     def __init__(self, recorder: Recorder) -> None:
-        self.everyone = False  # an exchange of the whole job was called by the program itself
+        self.everyone = False  # the program itself called an exchange of the whole job
+        self.in_parts = False  # or one of some ranks of it
         self.last: str | None = None
         self.sent: Evidence | None = None  # where the first bad value that left this rank began
         self.own = False  # whynan's own exchange
@@ -31,7 +32,9 @@ class Collectives:
         if not is_torch_file(frame.f_code.co_filename):
             file = os.path.basename(frame.f_code.co_filename)
             self.last = f"{name} at {file}:{frame.f_lineno}"
-            self.everyone |= group in (None, dist.group.WORLD)
+            whole = group in (None, dist.group.WORLD)
+            self.everyone |= whole
+            self.in_parts |= not whole
         if self.sent is None and self._recorder.tracer.active:
             self._recorder.quiet(self._look, name, sent, capture(frame))
 

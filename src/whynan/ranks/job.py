@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import distributed as dist
 from torch.distributed import distributed_c10d
+from torch.distributed.device_mesh import DeviceMesh
 from torch.nn.parallel import DistributedDataParallel
 
 from whynan.ranks.collectives import Collectives
@@ -43,6 +44,7 @@ class Job:
         self._group: Any = None
         self.votes = True  # False: the others did not answer
         self.replicas: list[DistributedDataParallel] = []
+        self._has_mesh = False  # of all ranks
         self._covering: tuple[object, list[DistributedDataParallel]] = (None, [])
 
     # ---- what the program does ----------------------------------------------------------
@@ -58,6 +60,9 @@ class Job:
 
     def replica_made(self, replica: DistributedDataParallel) -> None:
         self.replicas.append(replica)
+
+    def mesh_made(self, mesh: DeviceMesh) -> None:
+        self._has_mesh |= dist.is_initialized() and mesh.size() == dist.get_world_size()
 
     def exchange_begins(self, name: str, sent: Any, group: Any, frame: FrameType) -> None:
         self.exchanges.begins(name, sent, group, frame)
@@ -76,15 +81,18 @@ class Job:
         )
 
     def _cover(self, optimizer: torch.optim.Optimizer) -> list[DistributedDataParallel]:
-        """The replicas that own all parameters of this optimizer; none if some are left over."""
-        owners = {id(p): r for r in self.replicas for p in r.module.parameters()}
+        """The replicas that own all parameters of this optimizer; none if some are left over, or
+        if they are the same on some ranks only."""
+        whole = [r for r in self.replicas if r.process_group.size() == self.world]
+        owners = {id(p): r for r in whole for p in r.module.parameters()}
         found = [owners.get(id(p)) for g in optimizer.param_groups for p in g["params"]]
         return [] if None in found else list({id(r): r for r in found if r is not None}.values())
 
     def moves_together(self, optimizer: torch.optim.Optimizer) -> bool:
         """Whether the ranks depend on each other at all; independent ones are left alone."""
         sharded = any(local_of(p) is not p for g in optimizer.param_groups for p in g["params"][:1])
-        return self.exchanges.everyone or sharded
+        in_parts = self._has_mesh and (self.exchanges.in_parts or bool(self.replicas))
+        return self.exchanges.everyone or sharded or in_parts
 
     def vote(self, harmed: bool, blocked: bool, step: int) -> tuple[bool, bool]:
         """(any rank harmed, any rank blocked): four integers in one all-reduce."""

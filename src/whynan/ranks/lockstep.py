@@ -13,7 +13,7 @@ import torch
 from whynan.harm.ledger import Sign
 from whynan.model import Evidence
 from whynan.ranks.job import Job, patience_s
-from whynan.ranks.statement import Statement, merge, with_sent
+from whynan.ranks.statement import Statement, guilty_of, merge, with_sent
 from whynan.recording import Recording
 from whynan.seam import exchanges
 from whynan.seam.events import Decision
@@ -134,7 +134,13 @@ class Lockstep:
             loss_was_bad=self._loss_was_bad,
             exchange=self._exchange(),
             error=name,
+            how=self._how(evidence),
         )
+
+    def _how(self, evidence: tuple[Evidence, ...]) -> str:
+        if evidence and evidence[0].origin_kind == "unseen":
+            return "no"
+        return self.how if self._evidence else "rewind" if self._replays else "live"
 
     # ---- the report -----------------------------------------------------------------------
 
@@ -144,9 +150,9 @@ class Lockstep:
         evidence = recording.evidence
         if not evidence and self._seen is not None:
             evidence = (unseen(self._seen, _why(self.watch, self._replays)),)
-            self.how = "no"
         job = self.job
         evidence = with_sent(evidence, job.exchanges.sent)
+        self.how = self._how(evidence)
         recording = replace(recording, evidence=evidence)
         if job.store is None:
             ranked = tuple(replace(e, rank=job.rank) for e in evidence)
@@ -169,8 +175,8 @@ class Lockstep:
             return recording, False
         statements, silent = self._gather(mine, self._patience_s(error))
         self._heard = [s.rank for s in statements if s.rank != job.rank]
-        merged = merge(statements, silent)
-        self.harmed = bool(merged)
+        merged, guilty = merge(statements, silent), guilty_of(statements)
+        self.harmed, self.how = bool(merged), guilty.how if guilty is not None else self.how
         if silent and not merged and error is None:
             names = ", ".join(map(str, silent))
             self._driver.say(

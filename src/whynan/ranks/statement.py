@@ -16,6 +16,7 @@ MODERATE = 1e12  # products and sums of such values stay far from float32's limi
 EXCHANGES = ("c10d", "_c10d_functional", "_dtensor")  # whose results are other ranks' values
 UNPROVEN = ("entry", "unseen", "uninitialised")  # a collective fills memory that it asked for
 CARRIES = that("copies", "keeps") | {"mul", "div"}
+PHASES = ("init", "data", "forward", "backward", "optimizer")  # of a step, as they follow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,7 @@ class Statement:
     loss_was_bad: bool = False
     exchange: str | None = None  # what brings other ranks' values here
     error: str | None = None  # the exception that ended this rank
+    how: str = "live"  # its evidence was seen
 
     def to_json(self) -> str:
         return json.dumps(encode(self), allow_nan=False)
@@ -84,18 +86,25 @@ def with_sent(evidence: tuple[Evidence, ...], sent: Evidence | None) -> tuple[Ev
     )
 
 
+def guilty_of(statements: Sequence[Statement]) -> Statement | None:
+    """Who proves it best; of several, where it began first."""
+    return min((s for s in statements if s.evidence), key=_order, default=None)
+
+
+def _order(statement: Statement) -> tuple[int, int, int, int]:
+    first = statement.evidence[0]
+    phase = PHASES.index(first.origin.phase)
+    return statement.strength, first.step, phase, statement.rank
+
+
 def merge(statements: Sequence[Statement], silent: Sequence[int]) -> tuple[Evidence, ...]:
     """The guilty rank's evidence first, with what every other rank has to say beside it.
 
     A rank that only received the value adds a line, not an anomaly of its own.
     """
-    harmed = sorted(
-        (s for s in statements if s.evidence),
-        key=lambda s: (s.strength, s.evidence[0].step, s.rank),
-    )
-    if not harmed:
+    guilty = guilty_of(statements)
+    if guilty is None:
         return ()
-    guilty = harmed[0]
     others = [s for s in statements if s is not guilty]
     lines = [_line(s, guilty) for s in sorted(others, key=lambda s: s.rank)]
     lines += [

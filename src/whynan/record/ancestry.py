@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import cmath
-from collections import deque
+from bisect import bisect_left
+from heapq import heappop, heappush
 from itertools import zip_longest
 from typing import Any, Literal
 
@@ -17,7 +18,7 @@ from whynan.record.storages import Index, Ref
 from whynan.record.tracer import Tracer
 from whynan.seam.stats import first_nonfinite, nonfinite_indices, ordinary
 
-MAX_NODES = 20_000
+MANY = 20_000  # elements visited
 WITNESSES = 6  # of one result
 MOST_APART = 24  # where they lead to different elements
 
@@ -63,9 +64,14 @@ class Ancestry:
     def locate(self, ref: Ref, index: Index | None, before: int) -> Node:
         """Who made this element, of the writers older than `before`."""
         position = None if index is None else ref.position(index)
-        for i, written in reversed(ref.entry.writers):
+        writers = ref.entry.writers
+        # Those of a buffer that is filled place by place are many: begin at the right one.
+        for at in range(bisect_left(writers, (before,)) - 1, -1, -1):
+            i, written = writers[at]
+            if position is not None and written.offset * written.dtype.itemsize > position:
+                continue
             record = self.tracer.records.get(i)
-            if i >= before or record is None:
+            if record is None:
                 continue
             inner = None if position is None else written.index_at(position)
             if position is not None and inner is None:
@@ -106,34 +112,58 @@ class Ancestry:
         node.value = tensor[index].item()
         return node
 
-    def explore(self, start: Node) -> list[Node]:
-        """All non-finite ancestors of the sink, oldest first."""
+    def explore(self, starts: list[Node]) -> list[Node]:
+        """All non-finite ancestors of the sinks, oldest first.
+
+        The latest operation first: when it is its turn, all that was made of its results has been
+        seen, so that each is visited once, however many sinks there are and however long the way is.
+        """
         seen: dict[Any, Node] = {}
         known: dict[Any, list[Node]] = {}  # by the result they are elements of
-        pending = deque([start])  # nearest first: each of the first witnesses gets its way back
-        seen[_key(start)] = start
-        while pending and len(seen) < MAX_NODES:
-            node = pending.popleft()
+        pending: list[tuple[int, int, Node]] = []
+        for start in starts:
+            seen[_key(start)] = start
+            start.visited = True
+            heappush(pending, (-start.order, len(pending), start))
+        pushed = len(pending)
+        while pending:
+            node = heappop(pending)[2]
             if node.record is None or node.record.info.entry:
                 continue
+            alone, others = _most(len(seen))
             for read in reads(node.record, node.k, node.index):
-                parents = []
-                for index, value in _nonfinite_in(node.record, read):
-                    parent = self.locate(read.ref, index, node.record.index)
-                    parent.value = value
-                    if value is None and node.value is not None and not cmath.isnan(node.value):
-                        parent.value = node.value  # an infinity was an infinity before
-                    parents.append(parent)
+                parents = self._parents(node, read)
                 # Another row may have gone bad earlier: each witness keeps a way back of its own.
                 is_alone = not any(_key(parent) in seen for parent in parents)
                 for parent in parents:
-                    known_as = _known(parent, seen, known, MOST_APART if is_alone else WITNESSES)
+                    known_as = _known(parent, seen, known, alone if is_alone else others)
                     is_alone = False
                     node.parents.append(known_as)
                     if not known_as.visited:
                         known_as.visited = True
-                        pending.append(known_as)
-        return sorted(seen.values(), key=lambda n: n.order)
+                        pushed += 1
+                        heappush(pending, (-known_as.order, pushed, known_as))
+        return sorted(dict.fromkeys([*seen.values(), *starts]), key=lambda n: n.order)
+
+    def _parents(self, node: Node, read: Read) -> list[Node]:
+        """The non-finite elements of what was read."""
+        assert node.record is not None
+        parents = []
+        for index, value in _nonfinite_in(node.record, read):
+            parent = self.locate(read.ref, index, node.record.index)
+            parent.value = value
+            if value is None and node.value is not None and not cmath.isnan(node.value):
+                parent.value = node.value  # an infinity was an infinity before
+            parents.append(parent)
+        return parents
+
+
+def _most(visited: int) -> tuple[int, int]:
+    """How many elements of one result are followed: fewer on a long way, so that what is visited
+    stays within a few for each operation."""
+    if visited < MANY:
+        return MOST_APART, WITNESSES
+    return (WITNESSES, 2) if visited < 4 * MANY else (2, 1)
 
 
 def path_between(start: Node, origin: Node) -> list[Node]:
@@ -176,5 +206,8 @@ def _nonfinite_in(record: Record, read: Read) -> list[Element]:
         tainted = any(ref.entry is read.ref.entry for ref in record.tainted_in or ())
         return [(None, None)] if tainted else []
     part = ordinary(tensor[read.selection])
+    if part.numel() == 1:  # nearly always
+        value = part.item()
+        return [] if cmath.isfinite(value) else [(read.within((0,) * part.dim()), value)]
     inner = nonfinite_indices(part, WITNESSES)
     return [(read.within(i), part[i].item()) for i in inner]

@@ -54,6 +54,7 @@ def begin_backward(record: Record, node: Any, calls: Calls, local: Local) -> Fra
     if frames is None:
         record.derived = True
         if made is not None:
+            record.differentiates = made.index
             return made.frames
         return capture(_below_engine(frame))
     # A user's frame inside the engine: a custom backward, a hook, or a checkpoint's replay.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import Any
 import torch
 
 from whynan import voice
+from whynan.files import replacing
 from whynan.model import Fetch, Sample
 from whynan.record.checks import Checks
 from whynan.record.storages import MAX_COPY, is_torchs
@@ -144,7 +144,7 @@ def keep_batch(
             "sample": sample,
             "dataset_indices": indices,
         }
-        torch.save(content, f"{path}.part")
-        os.replace(f"{path}.part", path)
+        with replacing(path) as stream:
+            torch.save(content, stream)
     except Exception as error:
         voice.say(f"could not write the batch {path}: {error}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from whynan.model import Operand, OpRecord, Origin
 from whynan.record.ancestry import Node
 from whynan.record.freeze import Freezer, real
+from whynan.record.opinions import opinions_of
 from whynan.record.phase import phase_of
 from whynan.record.reads import Read, value_after
 from whynan.record.recompute import in_float64
@@ -21,6 +23,9 @@ from whynan.seam.stats import dead_columns, first_nonfinite
 from whynan.source.meant import LITERAL, mentions_nonfinite
 from whynan.source.positions import written_at
 
+MAX_ASKED = 3  # times that one operation on one line is computed in other ways
+MAX_PLACES = 64
+
 
 class Origins:
     """Freezes what a rule is to see whole."""
@@ -28,6 +33,7 @@ class Origins:
     def __init__(self, freezer: Freezer, upstream: Upstream) -> None:
         self.freezer = freezer
         self.upstream = upstream
+        self._asked: Counter[Any] = Counter()  # by operation and line
 
     def origin(self, node: Node, path: list[Record | None]) -> tuple[OpRecord, Origin]:
         """The origin in full, and what sort of origin it is."""
@@ -50,7 +56,20 @@ class Origins:
             if is_torchs_own(record):
                 return frozen, "operation"
             return frozen, "literal" if _is_written(frozen) else "number"
-        return frozen, "operation"
+        return self._with_opinions(frozen, record, node), "operation"
+
+    def _with_opinions(self, frozen: OpRecord, record: Record, node: Node) -> OpRecord:
+        """What other implementations make of the same operands; seldom, for it takes time."""
+        if frozen.opinions is not None:
+            return frozen
+        key = (record.info.name, frozen.site and (frozen.site.file, frozen.site.line))
+        self._asked[key] += 1
+        if self._asked[key] > MAX_ASKED or len(self._asked) > MAX_PLACES:
+            return frozen
+        try:
+            return replace(frozen, opinions=opinions_of(record, node.k, node.index))
+        except Exception:  # the origin is known without them
+            return frozen
 
     def full(self, record: Record, k: int, index: Index | None, value: Any = None) -> OpRecord:
         """Everything about one operation, with its operands' histories."""

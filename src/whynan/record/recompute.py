@@ -1,9 +1,13 @@
-"""The same operation once more in float64: what would it have been without the type's limits?"""
+"""A recorded operation once more, from its recorded operands.
+
+`call_of` is its arguments, as they were or in another type; `in_float64` is what it would have been
+without the type's limits.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -14,61 +18,106 @@ from whynan.record.schema import REPEATABLE
 from whynan.record.storages import Ref
 
 MAX_NUMEL = 1 << 24
+Change = Callable[[torch.Tensor], torch.Tensor]
+Substitute = Callable[[Ref], torch.Tensor | None]
 
 
-def in_float64(
-    record: Record, substitute: Callable[[Ref], torch.Tensor | None] = lambda ref: None
-) -> list[torch.Tensor] | None:
-    """Its outputs from its operands in float64, some of them substituted; None if it cannot be."""
+class Call(NamedTuple):
+    """An operation's arguments. Their values are copies: whoever runs it may write to them."""
+
+    args: list[Any]
+    kwargs: dict[str, Any]
+
+
+def copied(value: torch.Tensor) -> torch.Tensor:
+    return value.detach().clone()
+
+
+def widened(value: torch.Tensor) -> torch.Tensor:
+    if value.is_floating_point():
+        return value.detach().to(torch.float64, copy=True)
+    return value.detach().to(torch.complex128, copy=True) if value.is_complex() else value
+
+
+def unsubstituted(ref: Ref) -> torch.Tensor | None:
+    return None
+
+
+def is_repeatable(record: Record) -> bool:
+    """Whether it may be done once more: it is torch's own, draws nothing and did not fail."""
     info = record.info
     if info.random or record.raised is not None or info.namespace not in REPEATABLE:
+        return False
+    # It warns of too few values; torch would hand that warning to the program's next call.
+    return "spread" not in info.row.does
+
+
+def call_of(
+    record: Record, change: Change = copied, substitute: Substitute = unsubstituted
+) -> Call | None:
+    """What it was called with, each value changed; None if one of them is gone or too large."""
+    values = _values(record, change, substitute)
+    return None if values is None else _call(record, values, wide=change is widened)
+
+
+def in_float64(record: Record, substitute: Substitute = unsubstituted) -> list[torch.Tensor] | None:
+    """Its outputs from its operands in float64, some of them substituted; None if it cannot be."""
+    if not is_repeatable(record):
         return None
-    if "spread" in info.row.does:
-        # It warns of too few values; torch would hand that warning to the program's next call.
+    values = _values(record, widened, substitute)
+    if values is None:
         return None
-    values: dict[tuple[Any, Any], torch.Tensor] = {}
-    for read in reads(record, 0, None):
-        value = _wide(record, read, substitute)
-        if value is None or value.numel() > MAX_NUMEL:
-            return None
-        values[read.position, read.item] = value
     if record.info.base in ("_to_copy", "copy"):
         source = values.get((1 if record.info.base == "copy" else 0, None))
         return None if source is None else [source.expand(record.outs[0].shape).clone()]
     if record.info.overwrites:
         return None
-    args = [_swap(values, i, a) for i, a in enumerate(record.args)]
-    kwargs = {n: _swap(values, n, a) for n, a in record.kwargs.items() if n != "out"}
-    if record.info.base in ("_softmax", "_log_softmax"):
-        args[2] = False  # half_to_float
+    return run_again(record, _call(record, values, wide=True))
+
+
+def run_again(record: Record, call: Call) -> list[torch.Tensor] | None:
+    """What the same operator makes of these arguments."""
     try:
-        out = record.info.func(*args, **kwargs)
+        out = record.info.func(*call.args, **call.kwargs)
     except Exception:  # many kernels have no float64 form; then there is simply no answer
         return None
     if record.info.write_args:
-        out = [args[i] for i in record.info.write_args if i < len(args)]
+        out = [call.args[i] for i in record.info.write_args if i < len(call.args)]
     return flat(out)
 
 
-def _wide(
-    record: Record, read: Read, substitute: Callable[[Ref], torch.Tensor | None]
-) -> torch.Tensor | None:
+Values = dict[tuple[Any, Any], torch.Tensor]  # by the place among the arguments
+
+
+def _values(record: Record, change: Change, substitute: Substitute) -> Values | None:
+    values: Values = {}
+    for read in reads(record, 0, None):
+        value = _value(record, read, substitute)
+        if value is None or value.numel() > MAX_NUMEL:
+            return None
+        values[read.position, read.item] = change(value)
+    return values
+
+
+def _value(record: Record, read: Read, substitute: Substitute) -> torch.Tensor | None:
     value = substitute(read.ref)
-    if value is None:
-        value = value_before(record, read)
-    if value is None:
-        return None
-    if value.is_floating_point():
-        return value.to(torch.float64, copy=True)
-    return value.to(torch.complex128, copy=True) if value.is_complex() else value
+    return value_before(record, read) if value is None else value
 
 
-def _swap(values: dict[tuple[Any, Any], torch.Tensor], position: Any, arg: Any) -> Any:
+def _call(record: Record, values: Values, *, wide: bool) -> Call:
+    args = [_swap(values, i, a, wide) for i, a in enumerate(record.args)]
+    kwargs = {n: _swap(values, n, a, wide) for n, a in record.kwargs.items() if n != "out"}
+    if wide and record.info.base in ("_softmax", "_log_softmax"):
+        args[2] = False  # half_to_float
+    return Call(args, kwargs)
+
+
+def _swap(values: Values, position: Any, arg: Any, wide: bool) -> Any:
     if isinstance(arg, Ref):
         read = values.get((position, None))
         return arg.tensor() if read is None else read  # not read: its shape is what counts
     if isinstance(arg, list) and any(isinstance(a, Ref) for a in arg):
         return [values.get((position, i)) for i in range(len(arg))]
-    if isinstance(arg, torch.dtype) and arg.is_floating_point:
+    if wide and isinstance(arg, torch.dtype) and arg.is_floating_point:
         return torch.float64
     return arg

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from whynan.model import Evidence, OpRecord
+from whynan.record import materials
 from whynan.record.around import look_around
 from whynan.record.batches import Batches
 from whynan.record.checks import Checks
@@ -60,15 +61,17 @@ class Recorder:
     """`put_on()`, let the program run, `take_off()`; meanwhile `explain` what is asked."""
 
     def __init__(
-        self, watcher: Watcher, quiet: Quiet, history: Past, *, hold_bytes: int = HOLD_BYTES
+        self, watcher: Watcher, quiet: Quiet, history: Past, *, keeps_operands: bool = False
     ) -> None:
         self.quiet = quiet
         self.history = history
         self.calls = Calls(self)
         self.names = ModuleNames()
+        hold_bytes = materials.HOLD_BYTES if keeps_operands else HOLD_BYTES
         self.tracer = Tracer(self.calls, quiet, self, hold_bytes=hold_bytes)
         self.calls.special[torch.nn.LSTM] = Fused(self.tracer).call
         self.slicer = Slicer(self.tracer, self.names)
+        self.slicer.materials.is_wanted = keeps_operands
         self.checks = Checks(self.tracer, self.names, self.slicer)
         self.outputs = Outputs(self.checks)
         self.losses = Losses(self.checks)

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from whynan.model import OpRecord
+from whynan.model import Material, OpRecord
 from whynan.record.schema import OpInfo, takes_numbers
 from whynan.record.storages import Ref
 from whynan.seam.sites import Frames, site_of
@@ -35,21 +35,24 @@ class Record:
     surely_finite = False  # every operand was finite, and the operation makes nothing else of them
     node: str | None = None  # the autograd node being evaluated
     derived = False  # part of torch's own derivative formula
+    differentiates: int | None = None  # the operation whose derivative that is
     bad: tuple[int, ...] = ()  # which outputs are non-finite
     before: dict[int, Any] | None = None  # operands that the operation overwrites
     kept: tuple[Any, ...] = ()  # storages kept alive for the explanation
     raised: BaseException | None = None
     frozen: OpRecord | None = None  # kept when the result outlives its operands
+    materials: tuple[Material, ...] | None = None  # the same, for repeating it
 
 
 class Origin:
     """Where an autograd node was made: what its backward operations are attributed to."""
 
-    __slots__ = ("frames", "module")
+    __slots__ = ("frames", "index", "module")
 
-    def __init__(self, frames: Frames | None, module: Any) -> None:
+    def __init__(self, frames: Frames | None, module: Any, index: int | None = None) -> None:
         self.frames = frames
         self.module = module
+        self.index = index  # of the operation; a view has none
 
 
 # Arguments that may be infinite without any value being so: the order of a norm, a bound.

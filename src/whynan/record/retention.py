@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from whynan.record.tracer import Tracer
 
 KEEP_BYTES = 256 << 20
-MAX_RECORDS = 20_000
+MAX_RECORDS = 120_000  # of one step: about 200 MB
+MANY_RECORDS = 20_000  # a program that does not train goes on without a recorder after so many
 MAX_FROZEN = 8
 SWEEP_SLACK = 128
 UPSTREAM = 12  # finite operations kept before a non-finite one
@@ -67,9 +68,17 @@ def forget(tracer: Tracer, *, before: int) -> None:
         _drop(records, before, local.thread, wanted)
     if len(tracer.entries) > tracer.sweep_at:
         _sweep(tracer)
+    tracer.room = len(records) + MANY_RECORDS
     if len(local.made) > MAX_RECORDS:
         for number in list(local.made)[: len(local.made) // 2]:
             del local.made[number]
+
+
+def make_room(tracer: Tracer) -> None:
+    """After many operations without an end of the step: the oldest go, where they are too many."""
+    if len(tracer.records) > MAX_RECORDS:
+        forget(tracer, before=tracer.next_index - MAX_RECORDS // 2)
+    tracer.room = len(tracer.records) + MANY_RECORDS
 
 
 def clear(tracer: Tracer) -> None:
@@ -99,6 +108,8 @@ def _drop(records: dict[int, Record], before: int, thread: int, wanted: set[int]
     for index, record in list(records.items()):
         if index < before and record.thread == thread and index not in wanted:
             del records[index]
+            for k in record.bad:
+                record.outs[k][0].lost = True
             for ref in record.outs:
                 writers = ref[0].writers
                 if len(writers) == 1 and writers[0][0] == index:
@@ -148,13 +159,16 @@ def _explaining(tracer: Tracer, roots: list[Entry]) -> set[int]:
     """The records that these storages came from: all non-finite ones, some before them."""
     wanted: set[int] = set()
     pending = [(i, 0) for entry in roots for i, _ in entry.writers]
-    while pending:
-        index, depth = pending.pop()
+    finite: list[tuple[int, int]] = []  # last: the way of the bad values must not have a gap
+    while (pending or finite) and len(wanted) <= MAX_RECORDS // 2:
+        index, depth = pending.pop() if pending else finite.pop()
         record = tracer.records.get(index)
-        if record is None or index in wanted or depth > UPSTREAM or len(wanted) > MAX_RECORDS // 4:
+        if record is None or index in wanted:
             continue
         wanted.add(index)
         for ref in record_refs(record):
-            next_depth = 0 if ref.entry.tainted else depth + 1
-            pending += [(i, next_depth) for i, _ in ref.entry.writers if i < index]
+            if ref.entry.tainted:
+                pending += [(i, 0) for i, _ in ref.entry.writers if i < index]
+            elif depth < UPSTREAM:
+                finite += [(i, depth + 1) for i, _ in ref.entry.writers if i < index]
     return wanted

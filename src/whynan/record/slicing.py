@@ -11,16 +11,23 @@ from whynan.record.ancestry import Ancestry, Node, path_between
 from whynan.record.freeze import Freezer, real
 from whynan.record.harm import GRADIENT_OF, Harm
 from whynan.record.judging import is_named, judge, only_carried, value_of
+from whynan.record.materials import Materials
 from whynan.record.modules import ModuleNames
 from whynan.record.origins import Origins
 from whynan.record.phase import is_after_backward
 from whynan.record.records import Record, writes_literal
+from whynan.record.retention import MAX_RECORDS
 from whynan.record.tracer import Tracer
+from whynan.record.unseen import unseen
 from whynan.record.upstream import Upstream
 from whynan.seam.hush import hushed
 from whynan.seam.private import has_storage
 from whynan.seam.sites import site_of
 
+FORGOTTEN = (
+    f"where it began: this step has so many operations that only the last {MAX_RECORDS // 2:,} "
+    "and those after them were kept"
+)
 TURN = 3  # operations of a derivative formula, from the value that it reads to its result
 
 
@@ -33,11 +40,15 @@ class Slicer:
         self.freezer = Freezer(tracer, names)
         self.upstream = Upstream(self.freezer, self.ancestry)
         self.origins = Origins(self.freezer, self.upstream)
+        self.materials = Materials(tracer)
 
     def freeze(self, record: Record) -> None:
         """Note what explains it: it may do harm long after its operands are gone."""
         with torch.no_grad(), hushed():
-            record.frozen = self.origins.full(record, record.bad[0], None)
+            k = record.bad[0]
+            record.frozen = self.origins.full(record, k, None)
+            if self.materials.is_wanted:
+                record.materials = self.materials.of(record, k, None, record.frozen.value)
 
     def evidence(self, harm: Harm) -> Evidence | None:
         """Walk back from the sink; all of it happens while the values are still there."""
@@ -55,14 +66,15 @@ class Slicer:
             starts = self.ancestry.starts(harm)
             if not starts:
                 return self._raised(harm) if harm.sink == "exception" else None
-            for start in starts:
-                for node in self.ancestry.explore(start):
-                    judge(node, trains=harm.matters)
+            for node in self.ancestry.explore(starts):
+                judge(node, trains=harm.matters)
             found = [(s.origin.rank, s, s.origin) for s in starts if s.origin is not None]
             if found:
                 _, start, origin = min(found, key=lambda item: item[0])
                 if not harm.matters and only_carried(start, origin):
                     return None
+                if origin.record is None and origin.ref.entry.lost:
+                    return self._forgotten(harm, start)
                 return self._describe(harm, start, origin)
             # A parameter may hold -inf for good: a class that is ruled out. The loss tells.
             is_kept = harm.sink == "parameter"
@@ -133,7 +145,15 @@ class Slicer:
             parameter=harm.parameter and (start.name or harm.parameter).removeprefix(GRADIENT_OF),
             hyper=harm.hyper,
             incomplete=incomplete,
+            materials=self.materials.of(origin.record, origin.k, origin.index, value_of(origin)),
         )
+
+    def _forgotten(self, harm: Harm, start: Node) -> Evidence:
+        """The way back ends where nothing is kept any more: no origin is claimed."""
+        return unseen(
+            harm.sink, start.name or harm.subject, harm.step, value=real(value_of(start)),
+            frames=harm.frames, why=FORGOTTEN,
+        )  # fmt: skip
 
     def _raised(self, harm: Harm) -> Evidence | None:
         """An operation refused finite input (a singular matrix, a negative probability)."""
@@ -149,4 +169,5 @@ class Slicer:
             origin_kind="raised",
             sink_site=site_of(harm.frames) if harm.frames else frozen.site,
             message=harm.message,
+            materials=self.materials.of(record, 0, None, None),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from bisect import bisect_left
 from collections import deque
 from typing import Any, NamedTuple
 
@@ -28,8 +29,8 @@ class Entry:
     own would keep its header, which keeps the allocator from joining the memory around it."""
 
     __slots__ = (
-        "batch", "cdata", "copy", "entered", "from_grad", "held", "leaf", "model_input", "nbytes", "norm",
-        "overflowed", "partial", "tainted", "unseen", "weak", "writers",
+        "batch", "cdata", "copy", "entered", "from_grad", "held", "leaf", "lost", "model_input", "nbytes",
+        "norm", "overflowed", "partial", "tainted", "unseen", "weak", "writers",
     )  # fmt: skip
 
     def __init__(self, storage: torch.UntypedStorage) -> None:
@@ -45,6 +46,7 @@ class Entry:
         self.overflowed = False  # holds an infinity that arithmetic made
         self.from_grad = False  # is a leaf's gradient, or was computed from one outside autograd
         self.leaf = False
+        self.lost = False  # what made it bad was recorded, and forgotten for want of room
         self.model_input = False  # was handed to an outermost module
         self.batch: Ref | None = None  # the part of it that a model was given
         self.entered: Any = None  # call site at which it came in from outside
@@ -122,9 +124,10 @@ class Ref(NamedTuple):
 
 def overwritten(ref: Ref, since: int, index: Index | None) -> bool:
     """Whether a later operation wrote to this tensor, or to that element of it."""
-    later = [written for i, written in ref.entry.writers if i >= since]
-    if not later:
+    writers = ref.entry.writers
+    if not writers or writers[-1][0] < since:  # nearly always
         return False
+    later = [written for _, written in writers[bisect_left(writers, (since,)) :]]
     if index is not None:
         position = ref.position(index)
         return any(written.index_at(position) is not None for written in later)

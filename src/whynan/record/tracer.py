@@ -15,7 +15,7 @@ from whynan.record.local import Local, PerThread
 from whynan.record.meeting import look_into, meet, meet_leaf, meet_viewed_leaf
 from whynan.record.mode import PLAIN_TYPES
 from whynan.record.records import Origin, Record, flat, record_refs
-from whynan.record.retention import MAX_RECORDS, forget, suspect
+from whynan.record.retention import MANY_RECORDS, forget, make_room, suspect
 from whynan.record.saving import INEXACT, save_operands
 from whynan.record.schema import OpInfo, info_for
 from whynan.record.storages import Entry, Ref
@@ -59,6 +59,9 @@ class Tracer:
         self.records: dict[int, Record] = {}
         self.next_index = 0
         self.sweep_at = 0  # number of entries at which the dead among them are dropped
+        self.room = (
+            MANY_RECORDS  # number of records after which it is asked whether they are too many
+        )
         self.step = 0
         self.active = False
         self.began = False  # the setup part of the program is over
@@ -160,7 +163,7 @@ class Tracer:
         record.frames = frames
         if grad_enabled:
             levels = MAX_LEVELS if inside is None else MAX_NODES
-            claim_nodes(Origin(frames, record.module), local, levels)
+            claim_nodes(Origin(frames, record.module, record.index), local, levels)
         sure = info.faithful
         tainted: list[Ref] | None = None
         requires_grad = False
@@ -288,8 +291,8 @@ class Tracer:
             self.follower.absorbed(record)
         if self.shadowing:
             self.follower.shadowed(record)
-        if len(self.records) > MAX_RECORDS:
-            forget(self, before=self.next_index - MAX_RECORDS // 2)
+        if len(self.records) > self.room:
+            make_room(self)
             self.follower.operations_are_many()
 
     def _written(self, record: Record, info: OpInfo, tensors: Any, local: Local) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ from typing import IO
 
 from whynan.model import Diagnosis
 from whynan.repair.child import VARIABLE
+from whynan.run.minder import minded
 from whynan.run.program import Program
 from whynan.run.reopen import reopen
 
@@ -67,7 +68,7 @@ class Ran:
 def run(trial: Trial, *, limit_s: float | None = None, quiet: bool = True) -> Ran:
     """Run it to its end or for `limit_s` seconds; `quiet` swallows what the program prints."""
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="whynan-") as folder:
+    with tempfile.TemporaryDirectory(prefix="whynan-") as folder, minded(folder) as mind:
         result, applied = Path(folder) / "recording.json", Path(folder) / "applied"
         description = Path(folder) / "trial.json"
         description.write_text(
@@ -82,6 +83,7 @@ def run(trial: Trial, *, limit_s: float | None = None, quiet: bool = True) -> Ra
                 stderr=errors if quiet else None,
                 start_new_session=quiet,  # so that its workers can be ended with it
             )
+            mind(process.pid, quiet)
             timed_out = _wait(process, limit_s, alone=quiet)
             text = _tail(errors)
         diagnosis = reopen(result) if result.exists() else None

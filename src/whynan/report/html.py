@@ -35,6 +35,7 @@ from whynan.report import gauge
 from whynan.report.charts import charts_of
 from whynan.report.heatmap import heatmaps_of
 from whynan.source.quotes import short_path
+from whynan.voice import visible
 
 FOLDER = Path(__file__).parent / "page"
 _serial = itertools.count(1)  # two reports in one notebook must not share anchors
@@ -150,12 +151,18 @@ def _index(index: tuple[int, ...] | None) -> str:
 
 def _prose(text: str) -> Markup:
     """Our sentences set code in backticks; what stands between them is escaped as ever."""
-    parts = [escape(part) for part in str(text).split("`")]
+    text = visible(str(text))
+    parts = [escape(part) for part in text.split("`")]
     if len(parts) % 2 == 0:  # one of them is the user's own
         return escape(text)
     return Markup("").join(
         Markup("<code>{}</code>").format(p) if i % 2 else p for i, p in enumerate(parts)
     )
+
+
+def _finalized(value: object) -> object:
+    """What the user's files say does not turn lines around or hide them."""
+    return visible(value) if type(value) is str else value
 
 
 def _asset(name: str) -> Markup:
@@ -171,6 +178,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
+        finalize=_finalized,
     )
     environment.filters.update(number=number, dotted=dotted, prose=_prose)
     environment.globals.update(

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from whynan.lint.finding import Finding
+from whynan.voice import visible
 
 WIDTH = 80
 COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
@@ -22,7 +23,6 @@ def draw(finding: Finding, paint: Paint = plain) -> str:
     head = f"{finding.severity}[{finding.code}]: {finding.message} ({finding.slug})"
     lines = textwrap.wrap(head, WIDTH, subsequent_indent="  ", break_long_words=False)
     mark = f"{finding.severity}[{finding.code}]"
-    lines[0] = paint(mark, COLOURS[finding.severity]) + lines[0][len(mark) :]
     margin = " " * len(str(finding.line))
     lines.append(f"{margin}--> {place(finding)}")
     lines.append(f"{margin} |")
@@ -31,6 +31,8 @@ def draw(finding: Finding, paint: Paint = plain) -> str:
     lines += _paragraph("help: ", finding.help)
     if finding.replacement is not None:
         lines.append(f"{margin} = fix: {_short(finding.replacement.text)} (applied by --fix)")
+    lines = [visible(line) for line in lines]
+    lines[0] = paint(mark, COLOURS[finding.severity]) + lines[0][len(mark) :]
     return "\n".join(lines)
 
 

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from whynan.explain.snippet import Row
 from whynan.explain.story import Story
+from whynan.voice import visible
 
 WIDTH = 80
 STYLES = {
@@ -107,7 +108,7 @@ def _fit(text: str, width: int) -> str:
 
 def to_text(lines: Sequence[Text]) -> str:
     """Without colour."""
-    return "".join(f"{line.plain}\n" for line in lines)
+    return "".join(f"{visible(line.plain)}\n" for line in lines)
 
 
 class _Sheet(io.StringIO):
@@ -135,4 +136,6 @@ def write(lines: Sequence[Text], stream: IO[str]) -> None:
         file=stream, width=WIDTH, highlight=False, soft_wrap=True, emoji=False, markup=False
     )
     for line in lines:
-        console.print(line)
+        shown = line.copy()
+        shown.plain = visible(line.plain)  # as long as before, so that colours stay in place
+        console.print(shown)

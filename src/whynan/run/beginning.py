@@ -89,6 +89,7 @@ class Beginning:
             always_live=always,
             save_batch=options.save_batch,
             finite_from=options.finite_from,
+            keeps_operands=options.operands_are_kept,
         )
         if self.is_rank:
             from whynan.ranks.lockstep import Lockstep

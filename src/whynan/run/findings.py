@@ -137,7 +137,10 @@ class Findings:
             return
         from whynan.watching.signs import unseen
 
-        again = look_elsewhere(sign, self.command, self.options, is_second=self._is_second)
+        again = look_elsewhere(
+            sign, self.command, self.options,
+            is_second=self._is_second, took_s=time.monotonic() - self._begin_s,
+        )  # fmt: skip
         self._notes += [note for note in again.notes if note not in self._notes]
         if again.evidence:
             self._extra, self.telling.reproduced = again.evidence, "rerun"

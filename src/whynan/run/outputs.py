@@ -36,7 +36,9 @@ class RunOptions:
     recording: Path | None = None
     capsule: Path | None = None
     save_batch: Path | None = None
+    keep_operands: bool = False  # in the recording, of what made the first bad value
     max_steps: int | None = None
+    rerun: bool | None = None  # run the program once more; None: if it did not take long
     enough: tuple[int, float] | None = None  # from this step on, stop after so many seconds
     trace_from: int | None = None  # a second run: record from this step on
     finite_from: int | None = None  # a trial: from this step on every loss must be finite
@@ -44,6 +46,10 @@ class RunOptions:
     fixes_follow: bool = False  # changes are tried right after the report
     is_shown: bool = True  # False: whoever started this run draws the report
     children: bool = True  # ranks that the program starts itself are watched, too
+
+    @property
+    def operands_are_kept(self) -> bool:
+        return self.keep_operands or self.capsule is not None
 
     def from_here(self) -> RunOptions:
         """With the paths as they are meant where the command is given: the program may go elsewhere."""
@@ -122,15 +128,19 @@ class Outputs:
 def fill_capsule(
     folder: Path, watch: Watch, command: list[str], recording: Callable[[], Recording]
 ) -> None:
-    """What repeats the step elsewhere, and what was recorded of it."""
+    """What repeats the step elsewhere, and what was recorded of it; what does not fit is left out."""
 
     def fill() -> None:
         from whynan.watching import capsule
 
-        capsule.write(folder, watch, command)
-        recording().save(folder / "recording.json")
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for write in capsule.parts(folder, watch, command):
+            _write(f"the capsule {folder}", write)
 
     _write(f"the capsule {folder}", fill)
+    if folder.is_dir():
+        path = folder / "recording.json"
+        _write(path, lambda: recording().save(path, private=True))
 
 
 def _write(what: object, write: Callable[[], None]) -> None:

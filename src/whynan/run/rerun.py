@@ -16,6 +16,7 @@ from whynan import voice
 from whynan.errors import WhynanError
 from whynan.model import Evidence
 from whynan.recording import Recording, load
+from whynan.run.minder import minded
 
 if TYPE_CHECKING:
     from whynan.harm.ledger import Sign
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 STEPS_BEFORE = 2
 STEPS_AFTER = 2
 PROGRESS = "WHYNAN_PROGRESS_FD"
+SHORT_S = 120.0  # a program that took longer is run once more only if that is asked for
+LIMIT_S, LIMIT = 60.0, 4.0  # of a second run: seconds, and times what the first one took
 QUIET_S = 2.0  # a second run this short needs no progress
 
 
@@ -52,7 +55,7 @@ class Again:
 
 
 def look_elsewhere(
-    sign: Sign, command: Command, options: RunOptions, *, is_second: bool = False
+    sign: Sign, command: Command, options: RunOptions, *, is_second: bool = False, took_s: float = 0
 ) -> Again:
     """At harm that was seen in a program, in another run of it, where the options allow that."""
     if is_second:  # whoever started it decides whether there is to be another one
@@ -65,22 +68,30 @@ def look_elsewhere(
             why="the step could not be repeated in place; with --on-anomaly stop the script "
             "is run again to record it"
         )
+    if options.rerun is False:
+        return Again(why="--no-rerun: the program was not run once more to see it happen")
+    if options.rerun is None and took_s > SHORT_S:
+        why = f"the program ran for {took_s:.0f} s; --rerun runs it once more to see it happen"
+        return Again(why=why)
     try:
-        return _look_again(command, sign, options.save_batch)
+        return _look_again(command, sign, options, took_s)
     except Exception as error:
         return Again(why=f"the script could not be run again: {error!r}")
 
 
-def _look_again(command: Command, sign: Sign, save_batch: Path | None) -> Again:
+def _look_again(command: Command, sign: Sign, asked: RunOptions, took_s: float) -> Again:
     from whynan.watching.signs import is_conclusive
 
     what = "ended it" if sign.sink == "exception" else "went bad"
     where = f"{sign.subject} at step {sign.step}"
-    voice.say(f"{where} {what}; running the script again to see it happen")
+    voice.say(f"{where} {what}; running the script again to see it happen{_about(took_s)}")
+    limit_s = LIMIT_S + LIMIT * took_s
     again = Again()
     for step in (sign.step, None):
         try:
-            recording, why = _run_again(command, step, save_batch)
+            recording, why = _run_again(command, step, asked, limit_s)
+        except _TooLong:
+            return replace(again, why=f"the second run was stopped after {limit_s:.0f} s")
         except KeyboardInterrupt:
             return replace(again, why="the second run was interrupted")
         again = replace(again, why=why)
@@ -93,13 +104,21 @@ def _look_again(command: Command, sign: Sign, save_batch: Path | None) -> Again:
     return again
 
 
+class _TooLong(Exception):
+    """A second run goes on and on."""
+
+
+def _about(took_s: float) -> str:
+    return f", about {took_s:.0f} s" if took_s >= 2 * QUIET_S else ""
+
+
 def seen(evidence: tuple[Evidence, ...]) -> bool:
     """Whether a recording says more than that there was harm."""
     return bool(evidence) and evidence[0].origin_kind != "unseen"
 
 
 def _run_again(
-    command: Command, step: int | None, save_batch: Path | None
+    command: Command, step: int | None, asked: RunOptions, limit_s: float
 ) -> tuple[Recording | None, str]:
     """What a recorded second run shows, and why when it shows nothing.
 
@@ -108,14 +127,16 @@ def _run_again(
     with tempfile.TemporaryDirectory(prefix="whynan-") as folder:
         path = Path(folder) / "recording.json"
         options = ["--mode", "trace", "--recording", str(path)]
-        if save_batch is not None:
-            options += ["--save-batch", str(save_batch)]
+        if asked.save_batch is not None:
+            options += ["--save-batch", str(asked.save_batch)]
+        if asked.operands_are_kept:
+            options += ["--keep-operands"]
         if step is not None:
             options += ["--trace-from", str(max(0, step - STEPS_BEFORE))]
             options += ["--max-steps", str(step + 1 + STEPS_AFTER)]
         errors = Path(folder) / "stderr"
-        with errors.open("wb") as stream:
-            code = _run(command, options, stream, _shown(step))
+        with errors.open("wb") as stream, minded(folder) as mind:
+            code = _run(command, options, stream, _shown(step, limit_s), mind)
         if not path.exists():
             return None, f"the second run ended with code {code} and left no recording"
         try:
@@ -141,6 +162,7 @@ def _run(
     options: list[str],
     errors: BinaryIO,
     show: Callable[[int, float, bool], None],
+    mind: Callable[[int, bool], None],
 ) -> int:
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
@@ -156,6 +178,7 @@ def _run(
         stderr=errors,
         pass_fds=(writing,),
     )
+    mind(process.pid, False)
     os.close(writing)
     try:
         _follow(process, reading, show)
@@ -185,10 +208,12 @@ def _follow(
             next_s, first = passed_s + (QUIET_S if voice.is_on_terminal() else 60.0), False
 
 
-def _shown(step: int | None) -> Callable[[int, float, bool], None]:
+def _shown(step: int | None, limit_s: float) -> Callable[[int, float, bool], None]:
     of = f" of {step}" if step else ""
 
     def show(done: int, passed_s: float, first: bool) -> None:
+        if passed_s > limit_s:
+            raise _TooLong
         if not first or voice.is_on_terminal():
             voice.say(f"second run: step {done}{of}, {passed_s:.0f} s")
 

@@ -20,7 +20,7 @@ from whynan.run.children import ABSENT, HARM, TOLD, Children, leave_word
 from whynan.run.findings import Findings
 from whynan.run.libraries import Libraries
 from whynan.run.outputs import Outputs, RunOptions
-from whynan.seam.supported import INSTALL
+from whynan.seam.supported import NOT_INSTALLED, is_missing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +141,7 @@ class Run:
         telling.is_silent |= self._children.have_left(TOLD) and not findings.has_harm
         if crash is not None and (harmed if self._starter is not None else not watched):
             self._print_traceback(crash)
-        absent = not harmed and self._is_absent()
+        absent = not harmed and (self._is_absent() or is_missing(error))
         self._note_the_unwatched()
         with findings.libraries.in_use(), launch.in_folder(findings.command.cwd):
             findings.show()
@@ -209,8 +209,8 @@ class Run:
 
     def _last_remarks(self, error: BaseException | None, harmed: bool) -> None:
         recording = self.findings.telling.recording
-        if isinstance(error, ModuleNotFoundError) and error.name == "torch":
-            voice.say(f"PyTorch is not installed here; {INSTALL}")
+        if is_missing(error):
+            voice.say(NOT_INSTALLED)
         if self.findings.is_enough and not harmed:
             voice.say(f"no harm in {recording.steps} steps; stopped as --max-steps asked")
         self._release(harmed)

@@ -10,11 +10,12 @@ from typing import Any, Protocol
 
 from torch import distributed as dist
 from torch.distributed import distributed_c10d
+from torch.distributed.device_mesh import DeviceMesh
 from torch.nn.parallel import DistributedDataParallel
 
 from whynan.seam.patches import Patches
 from whynan.seam.private import SET_DEFAULT_GROUP
-from whynan.seam.sites import beyond_own
+from whynan.seam.sites import beyond_own, beyond_torch
 from whynan.seam.versions import SENT
 
 
@@ -23,6 +24,7 @@ class Job(Protocol):
 
     def job_joined(self) -> None: ...
     def replica_made(self, replica: DistributedDataParallel) -> None: ...
+    def mesh_made(self, mesh: DeviceMesh) -> None: ...
     def exchange_begins(self, name: str, sent: Any, group: Any, frame: FrameType) -> None: ...
 
 
@@ -37,7 +39,10 @@ def install(job: Job, patches: Patches) -> None:
         for name in SENT:
             if hasattr(module, name):
                 patches.wrap(module, name, exchanges.wrap)
+    # `isend` cannot be wrapped: torch compares what it is given with the function itself.
+    patches.wrap(dist.ProcessGroup, "send", exchanges.wrap_send)
     patches.after(DistributedDataParallel, "__init__", job.replica_made)
+    patches.after(DeviceMesh, "__init__", job.mesh_made)
 
 
 class _Exchanges:
@@ -52,6 +57,17 @@ class _Exchanges:
             return result
 
         return init
+
+    def wrap_send(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """What `isend`, `batch_isend_irecv` and torch's pipelines come to."""
+
+        def send(group: Any, sent: Any, *args: Any, **kwargs: Any) -> Any:
+            if not self._depth:
+                frame = beyond_torch(sys._getframe(1))
+                self._job.exchange_begins("send", sent, group, frame)
+            return original(group, sent, *args, **kwargs)
+
+        return send
 
     def wrap(self, original: Callable[..., Any]) -> Callable[..., Any]:
         name = original.__name__

@@ -50,6 +50,9 @@ class _PerThread(threading.local):
         self.own = 0  # whynan's own work, or torch printing a tensor: not the program's
         self.depth = 0  # inside an optimizer's step
         self.later: list[Callable[[], None]] = []
+        self.is_repeating = (
+            False  # the program's statements are executed once more: nobody hears it
+        )
 
 
 class Quiet:
@@ -88,6 +91,20 @@ class Quiet:
         self.local.later.append(work)
         if not self.local.own:
             self._catch_up()
+
+    @contextmanager
+    def handed_back(self) -> Iterator[None]:
+        """In the middle of whynan's work, the program's own statements are executed once more."""
+        local = self.local
+        own, depth, local.own, local.depth = local.own, local.depth, 0, 0
+        local.is_repeating = True
+        try:
+            if local.later:
+                self._catch_up()
+            yield
+        finally:
+            local.is_repeating = False
+            local.own, local.depth = own, depth
 
     def _catch_up(self) -> None:
         local = self.local

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import random
+import struct
 import sys
 import threading
 from collections.abc import Callable
@@ -20,6 +21,7 @@ _WORDS = 624
 _BYTES = 4 * (_WORDS + 1)
 MAX_GENERATORS = 8  # more would cost more than a replay is worth
 _Memory = ctypes.c_char * _BYTES
+_Gaussian = struct.Struct("@i4xd")  # whether there is one, and which
 _generator = torch.default_generator
 _has_devices: Callable[[], bool] = torch.cuda.is_initialized
 _OBJECT_HEAD = object.__basicsize__
@@ -110,18 +112,33 @@ def _numpy_state(module: Any) -> tuple[Callable[[], Any], Callable[[Any], None]]
     if state.get("bit_generator") != "MT19937":
         return lambda: generator.get_state(legacy=False), generator.set_state
     memory = _Memory.from_address(generator._bit_generator.ctypes.state_address)
+    gaussian = _kept_gaussian(module.RandomState, generator)
 
-    def save() -> tuple[bytes, Any]:
-        return memory.raw, None
+    def save() -> tuple[bytes, bytes]:
+        return memory.raw, gaussian.raw
 
-    def load(saved: tuple[bytes, Any]) -> None:
+    def load(saved: tuple[bytes, bytes]) -> None:
         *words, position = memoryview(saved[0]).cast("I")
+        has_gauss, gauss = _Gaussian.unpack(saved[1])
         now = generator.get_state(legacy=False)
-        now["state"] = {"key": words, "pos": position}
-        now["has_gauss"] = 0
+        now |= {"state": {"key": words, "pos": position}, "has_gauss": has_gauss, "gauss": gauss}
         generator.set_state(now)
 
+    if gaussian is None:
+        return lambda: generator.get_state(legacy=False), generator.set_state
     *words, position = memoryview(save()[0]).cast("I")
     if list(state["state"]["key"]) == words and state["state"]["pos"] == position:
         return save, load
     return lambda: generator.get_state(legacy=False), generator.set_state
+
+
+def _kept_gaussian(kind: Any, generator: Any) -> Any:
+    """Where a generator keeps the second of two Gaussians: sought in one of ours, by its value."""
+    ours = kind(0)
+    ours.standard_normal()
+    state = ours.get_state(legacy=False)
+    wanted = _Gaussian.pack(1, state["gauss"])
+    offset = ctypes.string_at(id(ours), kind.__basicsize__).find(wanted)
+    if offset < 0 or not state["has_gauss"]:
+        return None
+    return (ctypes.c_char * _Gaussian.size).from_address(id(generator) + offset)

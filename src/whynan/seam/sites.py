@@ -69,6 +69,15 @@ def beyond_own(frame: FrameType) -> FrameType:
     return frame
 
 
+def beyond_torch(frame: FrameType) -> FrameType:
+    """The nearest frame that is neither torch's nor whynan's."""
+    while frame.f_back is not None and (
+        is_torch_file(frame.f_code.co_filename) or kind_of_file(frame.f_code.co_filename) == OWN
+    ):
+        frame = frame.f_back
+    return frame
+
+
 def capture(frame: FrameType | None, stop: CodeType | None = None) -> Frames | None:
     """The call site seen from `frame`; None when `stop` runs below any non-library frame."""
     inside = None

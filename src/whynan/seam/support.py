@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
+
+import torch
 
 from whynan.seam import private  # noqa: F401  # fills the table
 from whynan.seam.names import NAMES, NOTHING, Name
@@ -36,6 +39,17 @@ def losses() -> list[str]:
     absent = [n for n in NAMES.values() if not n.is_needed and not n.is_present()]
     sentences = [n.lost for n in absent if n.lost != NOTHING and not _is_past(n)]
     return list(dict.fromkeys(sentences))
+
+
+@cache
+def remark() -> str | None:
+    """The same in one line, for a report."""
+    lost = [sentence.rstrip(".") for sentence in losses()]
+    if not lost:
+        return None
+    told = "; ".join(sentence[0].lower() + sentence[1:] for sentence in lost)
+    version = torch.__version__.split("+")[0]
+    return f"torch {version} lacks a name: {told}"
 
 
 def _is_past(name: Name) -> bool:

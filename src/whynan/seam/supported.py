@@ -7,10 +7,13 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from whynan.errors import WhynanError
+from whynan.errors import UsageError
 
-INSTALL = "install the build you train with, or `pip install 'whynan[torch]'`"
-OLDEST, NEWEST = (2, 7), (2, 15)
+NOT_INSTALLED = (
+    "PyTorch is not installed here; install the build you train with, or "
+    "`pip install 'whynan[torch]'`"
+)
+OLDEST, NEWEST = (2, 6), (2, 15)
 
 
 def need_torch() -> None:
@@ -20,10 +23,10 @@ def need_torch() -> None:
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        raise WhynanError(f"PyTorch is not installed here; {INSTALL}") from error
+        raise UsageError(NOT_INSTALLED) from error
     reason = refusal(torch)
     if reason is not None:
-        raise WhynanError(reason)
+        raise UsageError(reason)
 
 
 def loaded_torch() -> ModuleType | None:
@@ -31,6 +34,11 @@ def loaded_torch() -> ModuleType | None:
     torch = sys.modules.get("torch")
     version = getattr(torch, "__version__", None)
     return torch if isinstance(torch, ModuleType) and isinstance(version, str) else None
+
+
+def is_missing(error: BaseException | None) -> bool:
+    """Whether a program ended because there is no torch."""
+    return isinstance(error, ModuleNotFoundError) and error.name == "torch"
 
 
 def is_whole() -> bool:

@@ -28,9 +28,13 @@ class Step:
     frame: FrameType  # of whoever called it
     inner: FrameType  # alive for as long as it runs
     code: CodeType | None = None  # what runs in it
-    has_closure: bool = False
+    closure: Callable[[], Any] | None = None
     is_calm: bool = False  # the update cannot overflow: it need not be recorded
     cancelled: bool = False
+
+    @property
+    def has_closure(self) -> bool:
+        return self.closure is not None
 
 
 class _Cancelled(BaseException):
@@ -115,7 +119,8 @@ class Optimizers:
                 return original(optimizer, *args, **kwargs)
             closure: Any = args[0] if args else kwargs.get("closure")
             code = getattr(original, "__code__", None)
-            this = Step(optimizer, sys._getframe(1), sys._getframe(), code, callable(closure))
+            closure = closure if callable(closure) else None
+            this = Step(optimizer, sys._getframe(1), sys._getframe(), code, closure)
             mode = None
             local.depth += 1
             try:

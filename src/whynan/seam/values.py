@@ -145,6 +145,8 @@ class _Lines:
         quiet = self._events.quiet
 
         def write(text: Any) -> Any:
+            if quiet.local.is_repeating:
+                return len(text)  # it was written before
             result = original(text)
             if quiet.active and not quiet.local.own and type(text) is str:
                 self._note(text, sys._getframe(1))

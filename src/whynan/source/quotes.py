@@ -27,6 +27,12 @@ def quoted(evidence: Evidence) -> Evidence:
     return dataclasses.replace(renamed(evidence, short_path), quotes=quotes)
 
 
+def carrying(evidence: Evidence) -> Evidence:
+    """With an entry, if an empty one, for every file: none of them is looked up."""
+    files = {site.file for site in sites_in(evidence)}
+    return dataclasses.replace(evidence, quotes={**{f: {} for f in files}, **evidence.quotes})
+
+
 def renamed(evidence: Evidence, name: Callable[[str], str]) -> Evidence:
     """With other names for its files."""
     quotes = {name(file): lines for file, lines in evidence.quotes.items()}

@@ -98,6 +98,10 @@ class Buffers:
                 buffer.copy_(saved)
         self._versions = [version_of(b) for b in self._live]
 
+    @property
+    def live(self) -> list[torch.Tensor]:
+        return self._live
+
     def at_start(self) -> dict[str, torch.Tensor]:
         """By dotted name, as they were when the step began."""
         return dict(zip(self._names, self._saved, strict=True)) if self._saved else {}

@@ -6,8 +6,10 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,6 +19,7 @@ from whynan.record.modules import clean
 from whynan.seam.private import has_storage
 from whynan.seam.randomness import Saved
 from whynan.seam.reading import readable
+from whynan.secrets import without_secret_values, without_secrets
 
 if TYPE_CHECKING:
     from whynan.watching.watch import Watch
@@ -27,11 +30,9 @@ TENSORS, MANIFEST = "tensors.safetensors", "capsule.json"
 SETTINGS = ("CUDA_", "CUBLAS_", "TORCH", "PYTORCH", "OMP_", "MKL_", "NCCL_", "PYTHONHASHSEED")
 
 
-def write(folder: Path, watch: Watch, program: list[str]) -> None:
-    """Weights, buffers, optimizer state, batch and random states as the step began."""
-    from safetensors.torch import save_file
-
-    folder.mkdir(parents=True, exist_ok=True)
+def parts(folder: Path, watch: Watch, program: list[str]) -> list[Callable[[], None]]:
+    """Weights, buffers, optimizer state, batch and random states as the step began: what to do to
+    write each file, so that one that fails takes no other along."""
     names = dict(_names(watch))
     tensors: dict[str, torch.Tensor] = {}
     optimizers = list(watch.progress.optimizers)
@@ -51,19 +52,31 @@ def write(folder: Path, watch: Watch, program: list[str]) -> None:
         for k, part in parts.items()
         if part is not None and _storable(part)
     }
-    temporary = folder / f".{TENSORS}"
-    save_file(ready, temporary)
-    os.replace(temporary, folder / TENSORS)
     manifest = {
         "schema": SCHEMA,
-        "program": program,
+        "program": without_secrets(program),
         "step": watch.progress.step,
         "optimizers": settings,
         "batches": batches,
         "random": random,
         "environment": environment(),
     }
-    write_atomically(folder / MANIFEST, json.dumps(manifest, indent=1, default=str) + "\n")
+    text = json.dumps(manifest, indent=1, default=str) + "\n"
+    return [
+        partial(_write_tensors, folder / TENSORS, ready),
+        partial(write_atomically, folder / MANIFEST, text, private=True),
+    ]
+
+
+def _write_tensors(path: Path, tensors: dict[str, torch.Tensor]) -> None:
+    """In a new folder first, which is the owner's alone."""
+    from safetensors.torch import save_file
+
+    with TemporaryDirectory(dir=path.parent, prefix=".") as folder:
+        temporary = Path(folder) / TENSORS
+        save_file(tensors, temporary)
+        temporary.chmod(0o600)
+        os.replace(temporary, path)
 
 
 def environment() -> dict[str, Any]:
@@ -76,7 +89,9 @@ def environment() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "default_dtype": str(torch.get_default_dtype()),
-        "settings": {k: v for k, v in sorted(os.environ.items()) if k.startswith(SETTINGS)},
+        "settings": without_secret_values(
+            {k: v for k, v in sorted(os.environ.items()) if k.startswith(SETTINGS)}
+        ),
     }
 
 

@@ -16,6 +16,7 @@ from whynan.seam.training import Step
 from whynan.watching.guard import NOTHING
 from whynan.watching.outside import place_of
 from whynan.watching.phases import Phase
+from whynan.watching.repeating import Body
 from whynan.watching.signs import LOSS_SCALE, complaint, exit_code
 
 if TYPE_CHECKING:
@@ -120,15 +121,24 @@ class Guarding(Phase):
         if watch.plan.together:
             told.teller.unexplained(sign)
             return "go"
-        inside = step is None and watch.quiet.local.depth  # the update cannot be left out
-        if not inside and watch.can_rewind(sign):
-            try:
+        try:
+            inside = step is None and watch.quiet.local.depth  # the update cannot be left out
+            can_rewind = not inside and watch.can_rewind(sign)
+            alone = len(watch.progress.stepping) <= 1  # else the loop goes on to another's update
+            evidence = None
+            if step is not None and not (can_rewind and alone and watch.rewind.is_certain()):
+                evidence = Body(watch).of_step(step)
+            if evidence is None and can_rewind:
                 watch.replay(sign)
                 return "cancel"
-            except Exception as error:  # the harm is told all the same
-                watch.rewind.stop()
-                watch.recorder_failed(error)
-        told.unexplained(sign)
+        except Exception as error:  # the harm is told all the same
+            watch.rewind.stop()
+            watch.recorder_failed(error)
+            evidence = None
+        if evidence is not None:
+            told.found(evidence, "body")
+        else:
+            told.unexplained(sign)
         if policy != "skip" or step is None:
             return "go"
         watch.drop()

@@ -10,10 +10,12 @@ Guarding    Live        the next step is to be recorded; gradients so large that
 Guarding    Replaying   harm before an update that can be repeated
 Replaying   Guarding    the step is explained (or is another one, or shows nothing); the recorder
                         failed
+Guarding    Repeating   harm before an update that the loop cannot be asked to make again
+Repeating   Guarding    the statements are executed, or left where they cannot be
 any         Done        the program is over
 
 `Watch` makes each of these changes in one method of its own: `go_live`, `go_quiet`, `replay`,
-`recorder_failed`, `stop`. A phase asks for it.
+`repeating`, `recorder_failed`, `stop`. A phase asks for it.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ class Plan:
     always_live: bool = False  # record everything, and never go quiet
     save_batch: Path | None = None  # where the first failing batch is kept
     finite_from: int | None = None  # a step from which on every loss must be finite
+    keeps_operands: bool = False  # of what made the first bad value, to repeat it by itself
     together: bool = False  # one of several ranks, which decide right after each has looked
 
     @property

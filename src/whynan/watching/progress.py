@@ -37,6 +37,7 @@ class Progress:
     def __init__(self, plan: Plan, recorder: Recorder) -> None:
         self.step = 0
         self.optimizers: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        self.stepping: weakref.WeakSet[Optimizer] = weakref.WeakSet()  # those that have
         self.uses_optimizer = False
         self.scaling = Scaling()
         self.threads: set[int] = set()  # that have stepped

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 from whynan.seam.patches import Patches
@@ -9,6 +10,8 @@ from whynan.seam.randomness import Randomness, Saved
 from whynan.seam.schedules import Schedules
 from whynan.watching.batches import Batches
 from whynan.watching.buffers import Buffers
+
+STEPS_BACK = 8  # a turn of the loop may make several, with as many optimizers
 
 
 class Rewind:
@@ -20,6 +23,7 @@ class Rewind:
         self.batches = Batches(self.randomness)
         self.schedules = Schedules()
         self.start_states: Saved | None = None
+        self._earlier: deque[Saved | None] = deque(maxlen=STEPS_BACK)  # tops of steps that are over
 
     def install(self, patches: Patches) -> None:
         self.randomness.install(patches)
@@ -52,12 +56,34 @@ class Rewind:
         self.batches.begin_step()
         self.save_at_border()
 
+    def states_at(self, back: int) -> Saved | None:
+        """Random states where the step began that was so many steps ago."""
+        if back:
+            return self._earlier[-back] if back <= len(self._earlier) else None
+        given = self.batches.given
+        if given:
+            return given[-1].after
+        return None if self.batches.ever else self.start_states
+
     def begin_step(self) -> None:
+        self._earlier.append(self.states_at(0))
         self.schedules.go_on()
         self.batches.begin_step()
 
     def is_possible(self) -> bool:
         return self.batches.can_repeat()
+
+    def is_certain(self) -> bool:
+        """Whether the loop will do the same step again, not perhaps the next one."""
+        return self.batches.ever and self.is_possible()
+
+    def to_the_top(self, back: int) -> None:
+        """Of the loop's turn, for statements that are executed once more."""
+        self.buffers.restore()
+        states = self.states_at(back)
+        if states is not None:
+            self.randomness.restore(states)
+        self.schedules.stand_still()
 
     def back(self) -> None:
         """The next step of the loop is the last one once more."""

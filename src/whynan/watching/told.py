@@ -10,7 +10,7 @@ from whynan.harm.ledger import Sign
 from whynan.model import Evidence
 from whynan.record.recorder import Recorder
 
-How = Literal["live", "rewind"]
+How = Literal["live", "rewind", "body", "call"]
 
 
 class Teller(Protocol):

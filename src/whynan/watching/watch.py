@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ from whynan.seam.optimizers import Optimizer
 from whynan.seam.patches import Patches
 from whynan.seam.quiet import Quiet
 from whynan.seam.reading import readable
+from whynan.seam.support import remark
 from whynan.seam.training import Step
 from whynan.seam.values import know_safetensors
 from whynan.watching.guard import Guard
@@ -28,6 +29,7 @@ from whynan.watching.live import Live
 from whynan.watching.phases import Done, Phase
 from whynan.watching.plan import Plan
 from whynan.watching.progress import Progress
+from whynan.watching.repeating import Repeating
 from whynan.watching.replaying import Replaying
 from whynan.watching.rewind import Rewind
 from whynan.watching.told import Teller, Told
@@ -52,7 +54,8 @@ class Watch:
         self.ledger = Ledger(finite_from=plan.finite_from)
         self.rewind = Rewind()
         self.guard = Guard(self.rewind.buffers, History())
-        self.recorder = Recorder(self, self.quiet, self.guard.history)
+        keeps = plan.keeps_operands
+        self.recorder = Recorder(self, self.quiet, self.guard.history, keeps_operands=keeps)
         self.recorder.batches.save_to = plan.save_batch
         self.progress = Progress(plan, self.recorder)
         self.told = Told(teller, self.recorder)
@@ -109,7 +112,7 @@ class Watch:
             steps=max(self.progress.step, self.recorder.tracer.step),
             history=history.with_layers(history.rows()),
             torch_version=torch.__version__,
-            notes=self.recorder.troubles(),
+            notes=(*self.recorder.troubles(), *filter(None, [remark()])),
         )
 
     # ---- from one phase to another -----------------------------------------------------
@@ -131,6 +134,27 @@ class Watch:
         self.forget_step()
         self.phase = replaying
         self._record()
+
+    @contextlib.contextmanager
+    def repeating(self, phase: Repeating, back: int) -> Iterator[None]:
+        """Some of the program's statements are executed once more; then all is as before."""
+        guard, batches, before = self.guard.local, self.rewind.batches, self.phase
+        held = list(guard.values), list(guard.losses), list(guard.clipped), list(batches.given)
+        guard.values.clear()
+        guard.losses.clear()
+        self.rewind.to_the_top(back)
+        self.phase = phase
+        self._record()
+        try:
+            yield
+        finally:
+            self.recorder.updates.end()
+            self.recorder.rest()
+            self.progress.has_rested = True
+            self.phase = before if self.progress.traces else Guarding(self)
+            self.rewind.schedules.go_on()
+            self.ledger.step_left_out()
+            guard.values[:], guard.losses[:], guard.clipped[:], batches.given[:] = held
 
     def _record(self) -> None:
         progress = self.progress
@@ -203,6 +227,7 @@ class Watch:
     def step_begins(self, step: Step) -> Decision:
         self.progress.uses_optimizer = True
         self.progress.threads.add(threading.get_ident())
+        self.progress.stepping.add(step.optimizer)
         if self.guard.history.is_sampled(self.progress.step):
             self.sample(step)
         try:

@@ -31,7 +31,7 @@ OUT_OF_PLACE = Fix(kind="out_of_place", title="write it without the `_`, not in 
 ELEMENTARY = reading("elementwise")
 
 
-@rule("N090", "opaque-op", "opaque")
+@rule("N090", "opaque-op", "opaque", everywhere=True)
 def opaque_op(op: OpRecord, evidence: Evidence) -> Finding | None:
     if op.op.split(".")[0] in TORCH:
         return None

@@ -35,6 +35,8 @@ def div_norm(term: Term, here: Walker) -> Match | None:
         return None
     if strip(x).op in ("const", "tuple", "randn", "ones", "eye") or is_generic(x):
         return None
+    if strip(x).op in ("normalize", "div"):
+        return None  # it has been scaled before, and was not 0 then
     if says(x, r"(^|_)(rays?|dirs?|directions?)(_|$)"):
         return None  # of cameras: never zero
     edit = None

@@ -1,7 +1,8 @@
 """Logarithm of a softmax.
 
 What it catches
-    `log(softmax(x))`, in one expression or through variables, also with a small eps added.
+    `log(softmax(x))`, in one expression or through variables, also with a small eps added, and the same
+    with `log2` and `log10`.
 
 Why it hurts
     softmax rounds to exactly 0 once two logits differ by about 104 in float32 (18 in float16), and
@@ -25,8 +26,11 @@ from whynan.lint.rewrite import call
 from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import resolve, strip
 
+LOGARITHMS = ("log", "log2", "log10")
+BASE = {"log": "", "log2": " / math.log(2)", "log10": " / math.log(10)"}
 
-@pattern("N012", "log-softmax", "error", ops=("log",), fix="sometimes", rank=10)
+
+@pattern("N012", "log-softmax", "error", ops=LOGARITHMS, fix="sometimes", rank=10)
 def log_softmax(term: Term, here: Walker) -> Match | None:
     inner, eps = small_eps_added(term.args[0]) if term.args else (term, False)
     softmax = strip(inner)
@@ -38,7 +42,7 @@ def log_softmax(term: Term, here: Walker) -> Match | None:
     # A gather or an index between the two would be lost by rewriting the logarithm alone.
     direct = resolve(inner) is softmax and softmax.form in ("call", "method")
     edit = None
-    if dim is not None and direct:
+    if dim is not None and direct and term.op == "log":
         edit = call(term, here, "torch.nn.functional.log_softmax", softmax.args[0], dim=dim)
     symptom = (
         ": the added eps bounds the value, and the gradient dies where it matters most"
@@ -47,8 +51,8 @@ def log_softmax(term: Term, here: Walker) -> Match | None:
     )
     return Match(
         term,
-        f"`log` of a softmax{symptom}",
-        "F.log_softmax(x, dim) takes the logarithm before anything is rounded to 0",
+        f"`{term.op}` of a softmax{symptom}",
+        f"F.log_softmax(x, dim){BASE[term.op]} takes the logarithm before anything is rounded to 0",
         edit=edit if not eps or known_small(term.args[0]) else None,
         severity="warning" if eps else None,
     )

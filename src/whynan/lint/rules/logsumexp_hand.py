@@ -1,7 +1,8 @@
 """Logsumexp written by hand.
 
 What it catches
-    `log(sum(exp(x)))` where the maximum was not subtracted first.
+    `log(sum(exp(x)))` where the maximum was not subtracted first; the sum may also be a mean, a matrix
+    product or an `einsum`.
 
 Why it hurts
     exp overflows at 88.8 in float32 (11.1 in float16), and the result is inf; where every x is below
@@ -24,6 +25,9 @@ from whynan.lint.rewrite import call
 from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import resolve, strip
 
+PRODUCTS = ("einsum", "matmul", "dot")  # sums of products
+SYMPTOM = "is inf once an x exceeds 88 (float16: 11), -inf when all are below -104"
+
 
 @pattern("N050", "logsumexp-hand", "error", ops=("log",), fix="sometimes", rank=10)
 def logsumexp_hand(term: Term, here: Walker) -> Match | None:
@@ -31,11 +35,20 @@ def logsumexp_hand(term: Term, here: Walker) -> Match | None:
         return None
     inner, eps = small_eps_added(term.args[0])
     total = strip(inner)
-    if total.op != "sum" or not total.args:
+    if total.op in PRODUCTS:
+        return _of_product(term, total)
+    if total.op not in ("sum", "mean") or not total.args:
         return None
     exp = strip(total.args[0])
-    if exp.op != "exp" or not exp.args or bounded_above(exp.args[0]):
+    if not _overflows(exp):
         return None
+    if total.op == "mean":
+        return Match(
+            term,
+            f"`log(mean(exp(x)))` {SYMPTOM}",
+            "torch.logsumexp(x, dim) - math.log(n) for the mean of n values",
+            elsewhere="subtract the maximum first, as scipy.special.logsumexp does",
+        )
     dim = total.get("dim")
     direct = resolve(inner) is total and resolve(total.args[0]) is exp and not eps
     edit = None
@@ -45,7 +58,23 @@ def logsumexp_hand(term: Term, here: Walker) -> Match | None:
     better = "subtract the maximum first, as scipy.special.logsumexp does" if term.lib == "numpy" else "torch.logsumexp(x, dim)"  # fmt: skip
     return Match(
         term,
-        "`log(sum(exp(x)))` is inf once an x exceeds 88 (float16: 11), -inf when all are below -104",
+        f"`log(sum(exp(x)))` {SYMPTOM}",
         better,
         edit=edit,
+    )
+
+
+def _overflows(term: Term) -> bool:
+    return term.op == "exp" and bool(term.args) and not bounded_above(term.args[0])
+
+
+def _of_product(term: Term, product: Term) -> Match | None:
+    """A sum of exponentials with weights."""
+    if not any(_overflows(strip(factor)) for factor in product.args):
+        return None
+    return Match(
+        term,
+        f"a weighted sum of exponentials inside a logarithm {SYMPTOM}",
+        "add the logarithms of the weights, then torch.logsumexp(x + log_w, dim)",
+        elsewhere="subtract the maximum of x first and add it to the result",
     )

@@ -1,8 +1,8 @@
 """Softmax over a row that may be masked entirely.
 
 What it catches
-    `softmax(scores.masked_fill(mask, -inf))` in a function that does nothing about rows in which the
-    mask leaves nothing.
+    `softmax(scores.masked_fill(mask, -inf))`, also by `where(mask, scores, -inf)` or
+    `scores[~mask] = -inf`, in a function that does nothing about rows in which the mask leaves nothing.
 
 Why it hurts
     A row of -inf has no softmax: it is NaN. An empty sentence, a padding query or a state without a
@@ -21,10 +21,12 @@ When it is fine
 
 from __future__ import annotations
 
+import math
 import re
 
+from whynan.lint.facts import is_mask
 from whynan.lint.table import Match, Term, Walker, pattern
-from whynan.lint.terms import names_in, strip, walk_through
+from whynan.lint.terms import names_in, number_of, strip, walk_through
 from whynan.ops.table import that
 
 CONSTANT = that("constant")
@@ -41,11 +43,9 @@ def neginf_softmax(term: Term, here: Walker) -> Match | None:
     if not term.args or here.function is None:
         return None
     filled = strip(term.args[0])
-    if filled.op == "merged":  # `if mask is not None: scores = scores.masked_fill(...)`
-        filled = next((t for t in map(strip, filled.args) if t.op == "masked_fill"), filled)
-    if filled.op != "masked_fill" or filled.const("value") != float("-inf"):
-        return None
-    mask = filled.get("mask")
+    # `if mask is not None: scores = scores.masked_fill(...)`
+    arms = filled.args if filled.op == "merged" else (filled,)
+    mask = next((m for arm in arms if (m := _mask(strip(arm))) is not None), None)
     if mask is None or any(SAFE_MASK.search(n) for n in names_in(mask)):
         return None
     if any(t.op in CONSTANT or t.op in ("tril", "triu") for t in walk_through(mask)):
@@ -57,3 +57,21 @@ def neginf_softmax(term: Term, here: Walker) -> Match | None:
         "softmax of a row that is masked entirely is NaN",
         "fill with torch.finfo(x.dtype).min instead of -inf, or handle empty rows",
     )
+
+
+def _mask(filled: Term) -> Term | None:
+    """What decides where -inf is filled in."""
+    if filled.op == "masked_fill" and filled.const("value") == -math.inf:
+        return filled.get("mask")
+    if filled.op == "where" and len(filled.args) == 3:
+        return filled.args[0] if any(map(_is_neginf, filled.args[1:])) else None
+    if filled.op == "patched" and len(filled.args) == 2 and _is_neginf(filled.args[1]):
+        return filled.args[0] if is_mask(filled.args[0]) else None
+    return None
+
+
+def _is_neginf(term: Term) -> bool:
+    inner = strip(term)
+    if inner.op in ("tensor", "full", "full_like", "as_tensor") and inner.args:
+        inner = inner.args[-1]
+    return number_of(inner) == -math.inf

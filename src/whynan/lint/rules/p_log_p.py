@@ -20,7 +20,7 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.lint.facts import nonzero, tested
+from whynan.lint.facts import is_picked, nonzero, tested
 from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import number_of, same_values, strip
 
@@ -31,14 +31,14 @@ def p_log_p(term: Term, here: Walker) -> Match | None:
         return None
     for p, other in (term.args, term.args[::-1]):
         log = strip(other)
-        if log.op not in ("log", "log2") or not log.args or log.lib == "math":
+        if log.op not in ("log", "log2", "log10") or not log.args or log.lib == "math":
             continue
         x = log.args[0]
         if number_of(x) is not None or number_of(p) is not None:
             continue
         if not same_values(p, x) or nonzero(x):  # `log-softmax` and its like speak of these
             continue
-        if tested(x, here) or x.kind == "scalar":
+        if tested(x, here) or is_picked(x) or x.kind == "scalar":
             return None
         return Match(
             term,

@@ -1,8 +1,8 @@
 """Product of many probabilities.
 
 What it catches
-    `log(prod(x))`, and (only when this pattern is selected by name) `prod` of something that is
-    called a probability.
+    `log(prod(x))`, `prod` of a softmax or a sigmoid, and, as info, `prod` of something that is called a
+    probability.
 
 Why it hurts
     0.9 to the 1000 is 0 in float32: the product underflows and its logarithm is -inf.
@@ -14,8 +14,7 @@ Use instead
     loglik = torch.log(probs).sum(dim=-1)
 
 When it is fine
-    For products of a few factors, of shapes and of grid sizes: a bare `prod` is not reported unless
-    it is asked for, because hardly any of those met in public code was a product of probabilities.
+    For products of a few factors, of shapes and of grid sizes.
 """
 
 from __future__ import annotations
@@ -39,12 +38,14 @@ def prod_probs(term: Term, here: Walker) -> Match | None:
             term,
             "`log(prod(x))` is -inf when the product underflows: 0.9**1000 is 0",
             "sum the logarithms: torch.log(x).sum(dim)",
+            covers=(prod,),
         )
-    if says(term.args[0], r"(^|_)probs?($|_)|likelihood"):
+    is_made = strip(term.args[0]).op in ("softmax", "sigmoid")
+    if is_made or (term.op == "prod" and says(term.args[0], r"(^|_)(probs|likelihoods?)$")):
         return Match(
             term,
             "a product of probabilities underflows: 0.9**1000 is 0",
             "keep logarithms and sum them",
-            weak=True,
+            severity=None if is_made else "info",
         )
     return None

@@ -1,0 +1,34 @@
+"""The same operation from the same operands, computed in other ways, and what follows from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+# Not finite by any way, or finite in a wider type only: the operands explain it. `kernel`: another
+# implementation of the same precision is finite, and right. `unstable`: finite when run once more.
+Judgement = Literal["mathematics", "precision", "kernel", "unstable"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opinion:
+    """What one implementation made of the operands."""
+
+    how: str
+    dtype: str
+    device: str
+    nonfinite: int  # of its values, where the kernel's are not finite
+    value: float | None = None  # at the witness
+    apart: float | None = None  # from float64, relative to the largest value; None: not finite
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opinions:
+    """All that were asked for, and the judgement."""
+
+    judgement: Judgement
+    kernel: str  # the operator
+    device: str
+    bad: int  # values of the kernel's that are not finite
+    asked: tuple[Opinion, ...] = ()
+    processor: str = ""  # for which instructions torch has chosen its kernels, on a CPU

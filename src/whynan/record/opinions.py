@@ -1,0 +1,311 @@
+"""The origin computed once more in other ways: is it the mathematics, the type, or the kernel?
+
+A kernel is accused only where another implementation in the same precision is finite and agrees with
+float64, where no intermediate value comes near the end of the type's range, and where operands that
+differ by rounding only would give the same: there, any correct kernel is finite.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from whynan.model.opinions import Judgement, Opinion, Opinions
+from whynan.ops.table import LISTS
+from whynan.record.others import Way, ways
+from whynan.record.reads import value_after
+from whynan.record.recompute import (
+    Call,
+    call_of,
+    copied,
+    in_float64,
+    is_repeatable,
+    run_again,
+    widened,
+)
+from whynan.record.records import Record
+from whynan.record.storages import Index
+from whynan.seam.kernels import capability
+from whynan.seam.private import Mode
+
+MAX_NUMEL = 1 << 22  # of all operands together
+MOST_S = 2.0
+AGREES = {torch.float16: 0.02, torch.bfloat16: 0.1, torch.float32: 1e-3, torch.float64: 1e-6}
+ULPS = 8  # by which operands are disturbed
+STEADY = 0.05  # how far that may move a result, relative to the largest
+MARGIN = 16  # how far from the end of the range every intermediate value has to be
+FLOAT32_MAX = torch.finfo(torch.float32).max
+MASKS = ("attn_mask", "attn_bias")  # whose infinities are meant
+AGAIN = "the same kernel once more"
+WIDE = "in float64"
+
+
+def opinions_of(record: Record, k: int, index: Index | None) -> Opinions | None:
+    """None: there is no other way, or what it was computed from is not there any more."""
+    actual = value_after(record, k) if k < len(record.outs) else None
+    if actual is None or not actual.dtype.is_floating_point or not _suits(record):
+        return None
+    bad = ~actual.isfinite()
+    call = call_of(record)
+    if call is None or not bad.any() or not _is_sound(record, call):
+        return None
+    with _alone(actual.device):
+        return _Hearing(record, k, index, actual, bad).judge()
+
+
+def _suits(record: Record) -> bool:
+    info = record.info
+    does = info.row.does
+    quiet = not (info.entry or info.allocates or info.view or info.overwrites or "fills" in does)
+    return quiet and not draws(record) and record.raised is None and not record.kwargs.get("out")
+
+
+def draws(record: Record) -> bool:
+    """Whether it draws random numbers; an attention kernel does only for its dropout."""
+    names = record.info.arg_names
+    given = dict(zip(names, record.args, strict=False)) | dict(record.kwargs)
+    dropout = "dropout_p" in names and not given.get("dropout_p")
+    return record.info.random and not dropout
+
+
+def _tensors(call: Call) -> Iterator[tuple[Any, Tensor]]:
+    for name, arg in (*enumerate(call.args), *call.kwargs.items()):
+        for item in arg if isinstance(arg, (list, tuple)) else (arg,):
+            if isinstance(item, Tensor):
+                yield name, item
+
+
+def _name(names: list[str], place: Any) -> str:
+    return names[place] if isinstance(place, int) else str(place)
+
+
+def _is_sound(record: Record, call: Call) -> bool:
+    """Finite operands, but for the infinities of a mask, and not too many."""
+    names, numel = record.info.arg_names, 0
+    for place, tensor in _tensors(call):
+        numel += tensor.numel()
+        if tensor.is_complex() or tensor.layout is not torch.strided:
+            return False
+        if tensor.is_floating_point() and not tensor.isfinite().all():
+            masks = _name(names, place) in MASKS and bool((tensor < torch.inf).all())
+            if not masks:
+                return False
+    return numel <= MAX_NUMEL
+
+
+@contextmanager
+def _alone(device: torch.device) -> Iterator[None]:
+    """Without the program's autocast; switches are put back by whoever turns them."""
+    with torch.no_grad(), torch.autocast(device.type, enabled=False):
+        yield
+
+
+class _Seen(Mode):  # type: ignore[no-untyped-call]  # torch
+    """Which operators an implementation calls, and the largest value on its way."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # torch
+        self.called: set[str] = set()
+        self.largest = 0.0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        self.called.add(func.name().split("::")[-1].split(".")[0].strip("_"))
+        for tensor in out if isinstance(out, (list, tuple)) else (out,):
+            if isinstance(tensor, Tensor) and tensor.is_floating_point() and tensor.numel():
+                self.largest = max(self.largest, largest(tensor))
+        return out
+
+
+def largest(tensor: Tensor) -> float:
+    """The largest finite magnitude in it."""
+    sizes = tensor.detach().abs()
+    return float(sizes.where(sizes.isfinite(), sizes.new_zeros(())).max()) if sizes.numel() else 0.0
+
+
+class _Hearing:
+    """One origin, its kernel, and whoever else can compute it."""
+
+    def __init__(
+        self, record: Record, k: int, index: Index | None, actual: Tensor, bad: Tensor
+    ) -> None:
+        self.record, self.k, self.index = record, k, index
+        self.actual, self.bad = actual, bad
+        self.asked: list[Opinion] = []
+        self._end = time.monotonic() + MOST_S
+
+    def judge(self) -> Opinions | None:
+        again = self._again()
+        results = [
+            (way, out) for way in self._ways() if (out := self._ask(way, copied)) is not None
+        ]
+        if not results and again is None:
+            return None
+        wide, reference = self._wide([way for way, _ in results])
+        for way, out in results:
+            self._note(way.how, out, wide)
+        finite = [out for _, out in results if self._is_finite(out)]
+        judgement = self._judgement(again, finite, wide, reference)
+        device = self.actual.device
+        return Opinions(
+            judgement=judgement,
+            kernel=self.record.info.name,
+            device=str(device),
+            bad=int(self.bad.sum()),
+            asked=tuple(self.asked),
+            processor=capability() if device.type == "cpu" else "",
+        )
+
+    def _judgement(
+        self, again: Tensor | None, finite: list[Tensor], wide: Tensor | None, reference: Way | None
+    ) -> Judgement:
+        if wide is None or not self._is_finite(wide):
+            return "mathematics"
+        came_out = again is not None and self._is_finite(again)
+        right = [out for out in ([again] if came_out else finite) if self._agrees(out, wide)]  # type: ignore[arg-type]  # a Tensor where it came out
+        if not right or self._is_delicate(wide, reference):
+            return "precision"
+        return "unstable" if came_out else "kernel"
+
+    # ---- who is asked ------------------------------------------------------------------------
+
+    def _ways(self) -> Iterator[Way]:
+        for way in ways(self.record, self.actual.device):
+            if time.monotonic() < self._end:
+                yield way
+
+    def _again(self) -> Tensor | None:
+        """The same kernel, on the same values."""
+        call = call_of(self.record) if is_repeatable(self.record) else None
+        outs = run_again(self.record, call) if call is not None else None
+        out = outs[self.k] if outs is not None and self.k < len(outs) else None
+        if out is None or out.shape != self.actual.shape:
+            return None
+        self._note(AGAIN, out, None)
+        return out
+
+    def _ask(
+        self, way: Way, change: Callable[[Tensor], Tensor], seen: _Seen | None = None
+    ) -> Tensor | None:
+        call = call_of(self.record, change)
+        if call is None:
+            return None
+        seen = seen or _Seen()
+        try:
+            if way.own:
+                outs = way.run(call)
+            else:
+                with seen:
+                    outs = way.run(call)
+        except Exception:  # not for these operands; then there is simply no answer
+            return None
+        base = self.record.info.base.removeprefix(LISTS).strip("_")
+        lists = self.record.info.base.startswith(LISTS)
+        if base in seen.called and not way.own and not lists:
+            return None  # it calls what it is to be compared with
+        out = outs[self.k] if outs is not None and self.k < len(outs) else None
+        if out is None or out.shape != self.actual.shape:
+            return None
+        if change is copied and out.dtype != self.actual.dtype:
+            out = out.to(self.actual.dtype)
+        return out.detach().to(self.actual.device)
+
+    def _wide(self, candidates: list[Way]) -> tuple[Tensor | None, Way | None]:
+        """In float64, by another implementation where one has that type."""
+        for way in candidates:
+            out = self._ask(way, widened)
+            if out is not None:
+                self._note(f"{WIDE}, {way.how}", out, None)
+                return out, way
+        outs = in_float64(self.record)
+        out = outs[self.k] if outs is not None and self.k < len(outs) else None
+        if out is not None and out.shape == self.actual.shape:
+            self._note(WIDE, out, None)
+            return out, None
+        return None, None
+
+    # ---- what they say -----------------------------------------------------------------------
+
+    def _is_finite(self, out: Tensor) -> bool:
+        return bool(out[self.bad].isfinite().all())
+
+    def _apart(self, out: Tensor, wide: Tensor) -> float | None:
+        here, there = out.to(torch.float64)[self.bad], wide[self.bad]
+        if not (here.isfinite().all() and there.isfinite().all()):
+            return None
+        return float((here - there).abs().max()) / max(largest(wide), 1e-30)
+
+    def _agrees(self, out: Tensor, wide: Tensor) -> bool:
+        apart = self._apart(out, wide)
+        return apart is not None and apart <= AGREES.get(self.actual.dtype, 0.25)
+
+    def _is_delicate(self, wide: Tensor, way: Way | None) -> bool:
+        """Whether a correct kernel may come to another result, by rounding or by its order."""
+        limit = torch.finfo(self.actual.dtype).max
+        generator = torch.Generator().manual_seed(0)
+        call = call_of(self.record)
+        sizes = [largest(t) for _, t in _tensors(call) if t.is_floating_point()] if call else []
+        most = max(sizes, default=0.0)
+        if self._squares_overflow(call):
+            return True
+        ulps = ULPS * torch.finfo(self.actual.dtype).eps
+
+        def disturbed(value: Tensor) -> Tensor:
+            if not value.is_floating_point():
+                return value
+            noise = torch.rand(value.shape, generator=generator, dtype=torch.float64)
+            tiny = torch.finfo(value.dtype).tiny
+            flushed = torch.where(value.abs() < tiny, 0.0, value.to(torch.float64))
+            return flushed * (1 + ulps * (2 * noise.to(value.device) - 1))
+
+        def magnitudes(value: Tensor) -> Tensor:
+            return widened(value).abs() if value.is_floating_point() else value
+
+        for change in (widened, magnitudes, disturbed):
+            seen = _Seen()
+            out = self._ask(way, change, seen) if way is not None else self._same(change)
+            if out is None:
+                return True
+            reached = max(seen.largest, largest(out))
+            if reached > limit / MARGIN and reached > 1.01 * most:
+                return True
+            if change is disturbed:
+                apart = self._apart(out, wide)
+                if apart is None or apart > STEADY:
+                    return True
+        return False
+
+    def _same(self, change: Callable[[Tensor], Tensor]) -> Tensor | None:
+        call = call_of(self.record, change)
+        outs = run_again(self.record, call) if call is not None else None
+        return outs[self.k] if outs is not None and self.k < len(outs) else None
+
+    def _squares_overflow(self, call: Call | None) -> bool:
+        """A sum of squares, which a kernel may form on its way, would not fit."""
+        wide = self.actual.dtype is torch.float64
+        limit = torch.finfo(torch.float64).max if wide else FLOAT32_MAX
+        names = self.record.info.arg_names
+        for place, tensor in _tensors(call) if call is not None else ():
+            if tensor.is_floating_point() and _name(names, place) not in MASKS:
+                overflows = largest(tensor) ** 2 * max(tensor.numel(), 1) > limit
+                if overflows:
+                    return True
+        return False
+
+    def _note(self, how: str, out: Tensor, wide: Tensor | None) -> None:
+        index = self.index
+        self.asked.append(
+            Opinion(
+                how=how,
+                dtype=str(out.dtype).removeprefix("torch."),
+                device=str(out.device),
+                nonfinite=int((~out[self.bad].isfinite()).sum()),
+                value=float(out[index]) if index is not None else None,
+                apart=None if wide is None else self._apart(out, wide),
+            )
+        )

@@ -1,0 +1,136 @@
+"""Every other way in which a recorded operation can be computed, in the order of trust."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from whynan.ops.op import Op
+from whynan.ops.table import LISTS, kernel
+from whynan.record import written_out
+from whynan.record.recompute import Call, run_again
+from whynan.record.records import Record, flat
+from whynan.record.schema import REPEATABLE
+from whynan.record.written_out import Results
+from whynan.seam.kernels import composite_of, decompositions, defaults_of
+
+
+class Way(NamedTuple):
+    """One implementation; `own`: another kernel of the same operator, which it therefore calls."""
+
+    how: str
+    run: Callable[[Call], Results]
+    own: bool = False
+
+
+def ways(record: Record, device: torch.device) -> Iterator[Way]:
+    """Other implementations; an operator that is not torch's own is never called itself."""
+    info = record.info
+    row, _ = kernel(info.base)
+    is_torchs = info.namespace in REPEATABLE
+    if is_torchs:
+        yield from _written_out(record, row)
+        if info.base.startswith(LISTS):
+            yield Way("one tensor at a time", lambda call: _one_by_one(record, call))
+    elif (composite := composite_of(info.func)) is not None:
+        yield Way("its composite kernel", lambda call: _called(composite, call))
+    decomposed = decompositions.get(info.func)
+    if decomposed is not None and not info.mutates:
+        yield Way("its decomposition", lambda call: _called(decomposed, call))
+    if is_torchs and row.numpy and row.reads == "elementwise" and info.base in row.aten:
+        yield Way("NumPy", lambda call: _numpy(row.numpy[0], call))
+    if is_torchs:
+        yield from _switched(record, row)
+    if is_torchs and device.type not in ("cpu", "meta"):
+        yield Way("on the CPU", lambda call: _on_cpu(record, call), own=True)
+
+
+def _written_out(record: Record, row: Op) -> Iterator[Way]:
+    def by_name(run: Callable[[Any], Results]) -> Callable[[Call], Results]:
+        return lambda call: run(_named(record, call))
+
+    base = record.info.base
+    if "math" in row.others:
+        yield Way("attention's math kernel", by_name(written_out.attention))
+    if "windows" in row.others:
+        yield Way("windows times weights, written out", by_name(written_out.convolution))
+    if "products" in row.others and base in row.aten:
+        yield Way("products and sums, written out", by_name(written_out.product))
+    if "one by one" in row.others:
+        yield Way("torch's plain optimizer", by_name(lambda g: written_out.update(base, g)))
+
+
+def _switched(record: Record, row: Op) -> Iterator[Way]:
+    """The same operator with a library of kernels switched off, and on again after it."""
+    backends: Any = torch.backends
+    switches = {"without oneDNN": backends.mkldnn, "without cuDNN": backends.cudnn}
+    for other, library in switches.items():
+        if other in row.others and library.is_available():
+
+            def run(call: Call, library: Any = library) -> Results:
+                with library.flags(enabled=False):
+                    return _same(record, call)
+
+            yield Way(other, run, own=True)
+
+
+def _named(record: Record, call: Call) -> dict[str, Any]:
+    names = record.info.arg_names[: len(call.args)]
+    return defaults_of(record.info.func) | dict(zip(names, call.args, strict=True)) | call.kwargs
+
+
+def _called(function: Callable[..., Any], call: Call) -> Results:
+    return list(flat(function(*call.args, **call.kwargs)))
+
+
+def _same(record: Record, call: Call) -> Results:
+    found = run_again(record, call)
+    return None if found is None else list(found)
+
+
+def _one_by_one(record: Record, call: Call) -> Results:
+    """A list operation as that of one tensor, called for each."""
+    base = record.info.base.removeprefix(LISTS)
+    single = getattr(torch.ops.aten, base, None)
+    count = len(call.args[0])
+
+    def of(arg: Any, i: int) -> Any:
+        return arg[i] if isinstance(arg, (list, tuple)) and len(arg) == count else arg
+
+    if single is None:
+        return None
+    items = [
+        single(*(of(a, i) for a in call.args), **{n: of(a, i) for n, a in call.kwargs.items()})
+        for i in range(count)
+    ]
+    return list(flat(items))
+
+
+def _numpy(name: str, call: Call) -> Results:
+    """On the CPU, where all operands have the type of the first."""
+    numpy: Any = sys.modules.get("numpy")
+    function = getattr(numpy, name, None)
+    tensors = [a for a in call.args if isinstance(a, Tensor)]
+    if function is None or call.kwargs or not 0 < len(call.args) <= 2:
+        return None
+    if any(t.device.type != "cpu" or t.dtype != tensors[0].dtype for t in tensors):
+        return None
+    with numpy.errstate(all="ignore"):
+        given = [a.numpy() if isinstance(a, Tensor) else a for a in call.args]
+        return [torch.as_tensor(function(*given)).to(tensors[0].dtype)]
+
+
+def _on_cpu(record: Record, call: Call) -> Results:
+    def moved(arg: Any) -> Any:
+        if isinstance(arg, (list, tuple)):
+            return [moved(item) for item in arg]
+        if isinstance(arg, torch.device):
+            return torch.device("cpu")
+        return arg.cpu() if isinstance(arg, Tensor) else arg
+
+    kwargs = {name: moved(arg) for name, arg in call.kwargs.items()}
+    return _same(record, Call([moved(a) for a in call.args], kwargs))

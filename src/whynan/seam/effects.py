@@ -1,0 +1,89 @@
+"""What statements would do outside of the program's memory is seen before it happens."""
+
+from __future__ import annotations
+
+import builtins
+import io
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from whynan.seam.patches import Patches
+
+WRITES = frozenset({"write", "writelines", "truncate", "send", "sendall", "sendto", "sendmsg"})
+SYSTEM = frozenset({
+    "system", "fork", "forkpty", "posix_spawn", "posix_spawnp", "fork_exec", "kill", "killpg", "remove",
+    "unlink", "rename", "replace", "rmdir", "mkdir", "link", "symlink", "truncate", "write", "writev",
+    "connect", "connect_ex", "bind", "sendfile",
+})  # fmt: skip
+SYSTEM_MODULES = frozenset({"posix", "nt", "_posixsubprocess", "_socket"})
+IN_MEMORY = (io.StringIO, io.BytesIO)
+
+
+class Outside(BaseException):
+    """Something was about to happen that cannot be put back; a BaseException so that nobody keeps it."""
+
+
+@contextmanager
+def none_outside(older: frozenset[int]) -> Iterator[None]:
+    """Raise `Outside` before a file is opened for writing, a byte is sent, a process is started, or a
+    generator goes on whose frame is one of `older` (by id). Only in this thread."""
+    patches = Patches()
+    for owner, name in ((builtins, "open"), (io, "open"), (os, "open")):
+        patches.wrap(owner, name, _only_reading)
+    patches.wrap(builtins, "print", _only_to_the_user)
+    look = _looking(older)
+    sys.setprofile(look)
+    try:
+        yield
+    finally:
+        if sys.getprofile() is look:
+            sys.setprofile(None)
+        patches.restore()
+
+
+def can_be_seen() -> bool:
+    """Not while a profiler of the program's own is at work."""
+    return sys.getprofile() is None
+
+
+def _only_reading(original: Callable[..., Any]) -> Callable[..., Any]:
+    def opened(path: Any, mode: Any = "r", *args: Any, **kwargs: Any) -> Any:
+        is_number = isinstance(mode, int)
+        flags = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+        if mode & flags if is_number else set(str(mode)) & set("wax+"):
+            raise Outside
+        return original(path, mode, *args, **kwargs)
+
+    return opened
+
+
+def _only_to_the_user(original: Callable[..., Any]) -> Callable[..., Any]:
+    def show(*args: Any, file: Any = None, **kwargs: Any) -> None:
+        if file not in (None, sys.stdout, sys.stderr) and not isinstance(file, IN_MEMORY):
+            raise Outside  # the interpreter writes for it, and no event tells
+
+    return show
+
+
+def _looking(older: frozenset[int]) -> Callable[[FrameType, str, Any], None]:
+    def look(frame: FrameType, event: str, arg: Any) -> None:
+        if event == "c_call":
+            name = getattr(arg, "__name__", "")
+            if name in WRITES and _is_stream(getattr(arg, "__self__", None)):
+                raise Outside
+            if name in SYSTEM and getattr(arg, "__module__", None) in SYSTEM_MODULES:
+                raise Outside
+        elif event == "call" and older and id(frame) in older:
+            raise Outside
+
+    return look
+
+
+def _is_stream(owner: Any) -> bool:
+    if isinstance(owner, io.IOBase):
+        return not isinstance(owner, IN_MEMORY)
+    return type(owner).__module__ == "_socket" or type(owner).__name__ == "socket"

@@ -1,0 +1,361 @@
+"""The statements on the way to a call, from the top of the loop's body on, to be executed once more.
+
+They are taken from the program's own text with their lines and columns, as a function of the names that
+they need. What has happened already and cannot be done twice is left out: a batch that was taken from an
+iterator is at hand under its name, a line was appended to a list that is older than the loop's turn.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import CodeType
+
+from whynan.source.bindings import Binding, Scope, place
+from whynan.source.carriers import scope_of
+from whynan.source.trees import UNREADABLE, Function, Loop, blocks, head, last_word, statement_at
+
+# Each call gives something else, or takes something away: what it gave the last time is at hand.
+DRAWS = frozenset({"next", "input", "get", "get_nowait", "recv", "read", "readline", "readlines", "pop", "popleft", "popitem"})  # fmt: skip
+# Done for what it leaves in an object, which is still there from the last time.
+LEAVES = frozenset({
+    "append", "extend", "insert", "add", "update", "setdefault", "clear", "remove", "discard", "put", "push",
+    "write", "writelines", "writerow", "writerows", "print", "log", "info", "debug", "warning", "error",
+    "add_scalar", "add_scalars", "set_postfix", "set_description", "set_postfix_str", "appendleft",
+})  # fmt: skip
+REBINDS = frozenset(
+    {"is", "part", "item", "entered", "added", "imported", "defined", "caught", "deleted"}
+)
+CANNOT = (ast.Await, ast.Yield, ast.YieldFrom, ast.AsyncFor, ast.AsyncWith, ast.Nonlocal)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lead:
+    """Statements that lead to a call, as the code of a function."""
+
+    code: CodeType
+    parameters: tuple[str, ...]  # names whose value at hand it starts from
+    carried: tuple[str, ...]  # names that it starts from, and that have another value by now
+    made: tuple[str, ...]  # names that it gives a value
+    counted: dict[str, int]  # names of counters, and what it adds to them
+
+
+def leads_to(code: CodeType, lasti: int, most: Sequence[int] = ()) -> Iterator[Lead]:
+    """The ways to the instruction at `lasti` that can be gone twice: from the top of the innermost loop's
+    body, of the loops around it, of the function. A module is no turn of anything: of one without a loop,
+    the last statements, so many as `most` says."""
+    scope = scope_of(code)
+    if scope is None or isinstance(scope.node, ast.ClassDef | ast.AsyncFunctionDef):
+        return
+    line, _, column, _ = list(code.co_positions())[lasti // 2]
+    target = statement_at(scope.node, line, column) if line is not None else None
+    way = _way(scope.node.body, target) if target is not None else None
+    if way is None:
+        return
+    loops = [i for i, node in enumerate(way) if isinstance(node, Loop) and i + 1 < len(way)]
+    starts = [(way[i].body, way[i + 1 :]) for i in reversed(loops)]  # type: ignore[attr-defined]  # of a loop
+    starts = [(block, rest) for block, rest in starts if rest[0] in block]  # not in its `else`
+    if not isinstance(scope.node, ast.Module):
+        starts.append((scope.node.body, way))
+    last = scope.node.body.index(way[0]) + 1
+    starts += [(scope.node.body[max(0, last - n) :], way) for n in most if not loops]
+    for block, rest in starts:
+        try:
+            yield _Lead(scope, code, rest).made_of(block)
+        except (_NotTwice, *UNREADABLE):
+            continue
+
+
+class _NotTwice(Exception):
+    """It cannot be executed once more."""
+
+
+def _way(block: Sequence[ast.stmt], target: ast.stmt) -> list[ast.stmt] | None:
+    """The statements around one, from the outside, and itself."""
+    for node in block:
+        if node is target:
+            return [node]
+        if isinstance(node, Function | ast.ClassDef):
+            continue
+        for inner in blocks(node):
+            found = _way(inner, target)
+            if found is not None:
+                return [node, *found]
+    return None
+
+
+class _Lead:
+    """Cuts the way out of one function or module."""
+
+    def __init__(self, scope: Scope, code: CodeType, way: list[ast.stmt]) -> None:
+        self._scope = scope
+        self._code = code
+        self._way = way  # from a statement of the block to the call
+        self._order: list[ast.stmt] = []
+        self._left_out: set[ast.stmt] = set()
+
+    def made_of(self, block: list[ast.stmt]) -> Lead:
+        self._order = list(self._before(block))
+        if any(isinstance(n, CANNOT) for s in self._order for n in ast.walk(s)):
+            raise _NotTwice
+        writers: dict[str, list[ast.stmt]] = {}
+        for statement in self._order:
+            for name in self._given(statement):
+                writers.setdefault(name, []).append(statement)
+        exposed: set[str] = set()
+        self._follow(block, set(), exposed)
+        carried = {n for n in exposed & writers.keys() if not self._can_be_held(n, writers)}
+        counted = {n: by for n in carried if (by := self._counts(n, writers, block)) is not None}
+        carried -= counted.keys()
+        self._leave_out(writers)
+        names = self._code_names()
+        body = self._cut(block) or [ast.Pass()]
+        mentioned = {n.id for s in body for n in ast.walk(s) if isinstance(n, ast.Name)}
+        is_module = isinstance(self._scope.node, ast.Module)
+        parameters = {
+            n for n in mentioned & (writers.keys() if is_module else names) if "." not in n
+        } - self._scope.elsewhere.keys()
+        self._check_cells(writers.keys(), block)
+        made = {n for n, by in writers.items() if not set(by) <= self._left_out and "." not in n}
+        ordered = tuple(sorted(parameters, key=lambda n: (n != "self", n)))
+        return Lead(
+            code=self._compiled(body, ordered, mentioned), parameters=ordered,
+            carried=tuple(sorted(carried)), made=tuple(sorted(made)), counted=counted,
+        )  # fmt: skip
+
+    # ---- names ------------------------------------------------------------------------------
+
+    def _before(self, block: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+        """In the order of the source, to the call."""
+        for node in block:
+            yield node
+            if not isinstance(node, Function | ast.ClassDef):
+                for inner in blocks(node):
+                    yield from self._before(inner)
+            if node in self._way:
+                return
+
+    def _given(self, statement: ast.stmt) -> list[str]:
+        steps = [*self._scope.steps.get(statement, ())]
+        if isinstance(statement, ast.For):
+            steps += self._scope.steps.get(statement.target, ())
+        return [s.place for s in steps if isinstance(s, Binding) and s.how in REBINDS]
+
+    def _read(self, statement: ast.stmt) -> set[str]:
+        steps = self._scope.steps.get(statement, ())
+        places = {place(s) for s in steps if isinstance(s, ast.expr)}
+        return {p for p in places if p is not None}
+
+    def _follow(self, block: Sequence[ast.stmt], given: set[str], exposed: set[str]) -> set[str]:
+        """What has a value for certain after these; `exposed` are those read before they had one here."""
+        for node in block:
+            exposed |= self._read(node) - given
+            if isinstance(node, ast.If):
+                ways = [self._follow(b, set(given), exposed) for b in (node.body, node.orelse)]
+                taken = [
+                    w
+                    for w, b in zip(ways, (node.body, node.orelse), strict=True)
+                    if self._is_taken(b)
+                ]
+                given |= taken[0] if taken else ways[0] & ways[1]
+            elif not isinstance(node, Function | ast.ClassDef):
+                given |= set(self._given(node))
+                for inner in blocks(
+                    node
+                ):  # a loop has turns, a `try` no errors, as far as one knows
+                    given |= self._follow(inner, set(given), exposed)
+            given |= set(self._given(node))
+            if node in self._way:
+                break
+        return given
+
+    def _is_taken(self, block: list[ast.stmt]) -> bool:
+        return any(node in self._way for node in block)
+
+    def _can_be_held(self, name: str, writers: dict[str, list[ast.stmt]]) -> bool:
+        """Whether its value at hand is the one that a single statement gave it, as all that is read."""
+        by = writers[name]
+        if len(by) != 1 or not isinstance(by[0], ast.Assign | ast.AnnAssign | ast.AugAssign):
+            return False
+        if any(len(writers[other]) != 1 for other in self._given(by[0])):
+            return False
+        before = self._order[: self._order.index(by[0])]
+        if any(name in self._read(s) for s in before):
+            return False
+        self._left_out.add(by[0])
+        return True
+
+    def _counts(
+        self, name: str, writers: dict[str, list[ast.stmt]], block: Sequence[ast.stmt]
+    ) -> int | None:
+        """What a counter goes on by in each turn."""
+        by = writers[name][0]
+        if len(writers[name]) != 1 or by not in block or not isinstance(by, ast.AugAssign):
+            return None
+        number = by.value.value if isinstance(by.value, ast.Constant) else None
+        if type(number) is not int or not isinstance(by.op, ast.Add | ast.Sub):
+            return None
+        return number if isinstance(by.op, ast.Add) else -number
+
+    def _leave_out(self, writers: dict[str, list[ast.stmt]]) -> None:
+        """What was taken or left somewhere before."""
+        for statement in self._order:
+            if isinstance(statement, ast.AugAssign) and not isinstance(statement.target, ast.Name):
+                root = _root(statement.target)
+                if root is not None and root not in writers:
+                    self._left_out.add(statement)
+            elif isinstance(statement, ast.Expr) and self._is_done(statement.value, writers):
+                self._left_out.add(statement)
+            elif isinstance(statement, ast.Assign | ast.AnnAssign) and _draws(statement, writers):
+                if any(len(writers[n]) != 1 or "." in n for n in self._given(statement)):
+                    raise _NotTwice
+                self._left_out.add(statement)
+
+    def _is_done(self, value: ast.expr, writers: dict[str, list[ast.stmt]]) -> bool:
+        if not isinstance(value, ast.Call) or value is getattr(self._way[-1], "value", None):
+            return False
+        word, func = last_word(value.func) or "", value.func
+        if not isinstance(func, ast.Attribute):
+            return word == "print"
+        receiver = _root(func)
+        if receiver is None or receiver in writers:
+            return False
+        is_tensors = not isinstance(func.value, ast.Attribute) and not value.args[1:]
+        in_place = is_tensors and word.endswith("_") and receiver not in ("torch", "nn", "F")
+        return word in LEAVES or word in DRAWS or in_place
+
+    def _code_names(self) -> set[str]:
+        code = self._code
+        return {*code.co_varnames, *code.co_cellvars, *code.co_freevars}
+
+    def _check_cells(self, written: object, block: list[ast.stmt]) -> None:
+        """Functions that were made before see the frame's own variables, not the ones given here."""
+        shared = {*self._code.co_cellvars} & set(written)  # type: ignore[call-overload]  # keys
+        left_out = {n for s in self._left_out for n in self._given(s)}
+        here = {id(n) for s in block for n in ast.walk(s)}
+        kinds = Function | ast.Lambda | ast.GeneratorExp
+        for node in ast.walk(self._scope.node):
+            if isinstance(node, kinds) and id(node) not in here and node is not self._scope.node:
+                inner = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+                if inner & shared - left_out:
+                    raise _NotTwice
+
+    # ---- the text ---------------------------------------------------------------------------
+
+    def _cut(self, block: Sequence[ast.stmt]) -> list[ast.stmt]:
+        kept: list[ast.stmt] = []
+        for node in block:
+            if node in self._way:
+                return kept + self._last(node)
+            kept += self._whole(node)
+        return kept
+
+    def _whole(self, node: ast.stmt) -> list[ast.stmt]:
+        """A statement that is executed from its beginning to its end, without what is left out in it."""
+        if node in self._left_out:
+            return []
+        if isinstance(node, Function | ast.ClassDef) or not any(blocks(node)):
+            return [node]
+        inner = {s for b in blocks(node) for s in b} & self._left_out
+        if not inner:
+            return [node]
+        fields = {f: getattr(node, f) for f in node._fields}
+        for name in ("body", "orelse", "finalbody"):
+            if isinstance(fields.get(name), list):
+                fields[name] = [k for s in fields[name] for k in self._whole(s)]
+        fields["body"] = fields["body"] or [ast.copy_location(ast.Pass(), node)]
+        return [ast.copy_location(type(node)(**fields), node)]
+
+    def _last(self, node: ast.stmt) -> list[ast.stmt]:
+        """The one that holds the call: to that, and no further."""
+        if node is self._way[-1]:
+            return [node]
+        if isinstance(node, ast.Try):
+            if any(s in self._way for s in node.body):
+                return self._cut(node.body)
+            if any(s in self._way for s in node.orelse):
+                return [s for n in node.body for s in self._whole(n)] + self._cut(node.orelse)
+            raise _NotTwice
+        if isinstance(node, ast.With):
+            cut = ast.With(items=node.items, body=self._cut(node.body))
+            return [ast.copy_location(cut, node)]
+        if isinstance(node, ast.If):
+            taken = self._is_taken(node.body)
+            idle: list[ast.stmt] = [ast.copy_location(ast.Pass(), node)]
+            body, orelse = (self._cut(node.body), []) if taken else (idle, self._cut(node.orelse))
+            return [ast.copy_location(ast.If(test=node.test, body=body, orelse=orelse), node)]
+        if isinstance(node, Loop):  # whichever turn of it
+            return self._whole(node)
+        raise _NotTwice
+
+    def _compiled(
+        self, body: list[ast.stmt], parameters: tuple[str, ...], mentioned: set[str]
+    ) -> CodeType:
+        """A function of the same name, file and lines. One turn of a loop, for `break` and `continue`."""
+        code, first = self._code, body[0]
+        if any(
+            isinstance(n, ast.Attribute) and _is_mangled(n.attr) for s in body for n in ast.walk(s)
+        ):
+            raise _NotTwice
+        once = ast.For(
+            target=ast.Name(id="_", ctx=ast.Store()),
+            iter=ast.Tuple(elts=[ast.Constant(value=0)], ctx=ast.Load()), body=body, orelse=[],
+        )  # fmt: skip
+        elsewhere = sorted(mentioned & self._scope.elsewhere.keys())
+        declared: list[ast.stmt] = [ast.Global(names=elsewhere)] if elsewhere else []
+        arguments = ast.arguments(
+            posonlyargs=[], args=[ast.arg(arg=p) for p in parameters],
+            kwonlyargs=[], kw_defaults=[], defaults=[],
+        )  # fmt: skip
+        function = ast.FunctionDef(
+            name=code.co_name, args=arguments, body=[*declared, once], decorator_list=[]
+        )
+        around: ast.stmt = function
+        if "super" in mentioned or "__class__" in mentioned:
+            cell = ast.arguments(
+                posonlyargs=[], args=[ast.arg(arg="__class__")],
+                kwonlyargs=[], kw_defaults=[], defaults=[],
+            )  # fmt: skip
+            around = ast.FunctionDef(name="_", args=cell, body=[function], decorator_list=[])
+        at_first = ast.copy_location(ast.Pass(), first)
+        for node in (once, once.target, once.iter, *once.iter.elts, *declared):  # type: ignore[attr-defined]  # made above
+            ast.copy_location(node, at_first)
+        for node in (function, around, *arguments.args):
+            node.lineno = node.end_lineno = code.co_firstlineno  # type: ignore[attr-defined]  # set here
+            node.col_offset = node.end_col_offset = 0  # type: ignore[attr-defined]  # set here
+        module = ast.fix_missing_locations(ast.Module(body=[around], type_ignores=[]))
+        compiled = compile(module, code.co_filename, "exec", dont_inherit=True)
+        found = _code_in(compiled, code.co_name, around is not function)
+        return found.replace(co_qualname=code.co_qualname)
+
+
+def _code_in(compiled: CodeType, name: str, nested: bool) -> CodeType:
+    inner = [c for c in compiled.co_consts if isinstance(c, CodeType)]
+    if nested:
+        return _code_in(inner[0], name, False)
+    return next(c for c in inner if c.co_name == name)
+
+
+def _draws(statement: ast.Assign | ast.AnnAssign, writers: dict[str, list[ast.stmt]]) -> bool:
+    for node in head(statement):
+        if isinstance(node, ast.Call) and last_word(node.func) in DRAWS:
+            if isinstance(node.func, ast.Name):
+                return True
+            receiver = _root(node.func)
+            # `settings.get("lr")` draws nothing: a constant key
+            keyed = node.args and isinstance(node.args[0], ast.Constant)
+            if receiver is not None and receiver not in writers and not keyed:
+                return True
+    return False
+
+
+def _root(node: ast.AST) -> str | None:
+    """`self` of `self.losses[0]`."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else None
+
+
+def _is_mangled(name: str) -> bool:
+    return name.startswith("__") and not name.endswith("__")

@@ -1,0 +1,39 @@
+"""Every way to shard a model: the right rank and line, all ranks leave, no collective of whynan's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.ranks.forked import RankServer
+from tests.ranks.matrix import FAULTS, KINDS, MODES, judge, judge_healthy, worlds
+
+# Each way once healthy and once failing; faults and modes take turns. All of them, and ranks that have
+# already joined, which take a minute: `benchmarks/ranks_matrix.py`.
+QUICK = [kind for kind in KINDS if kind != "joined"]
+TURNS = [(kind, FAULTS[i % 4], MODES[(i // 2) % 2]) for i, kind in enumerate(QUICK)]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RankServer]:
+    server = RankServer()
+    yield server
+    server.close()
+
+
+@pytest.mark.parametrize(("kind", "fault", "mode"), TURNS)
+def test_the_guilty_rank_and_its_line_are_named_and_all_ranks_leave(
+    server: RankServer, kind: str, fault: str, mode: str
+) -> None:
+    options = ["--mode", mode]
+    done = server.run(KINDS[kind], kind, fault, world=worlds(kind)[0], options=options)
+    assert judge(done, kind, fault) == "right", done.err
+
+
+@pytest.mark.parametrize("kind", QUICK)
+def test_a_healthy_job_has_the_same_results_to_the_last_bit(server: RankServer, kind: str) -> None:
+    world = worlds(kind)[0]
+    plain = server.run(KINDS[kind], kind, "none", world=world, how="plain")
+    done = server.run(KINDS[kind], kind, "none", world=world)
+    assert judge_healthy(done, plain) == "right", done.err

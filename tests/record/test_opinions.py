@@ -1,0 +1,235 @@
+"""A kernel is accused where another implementation is finite and right, and nowhere else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tests.record.test_tracer import anomalies_of
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+aten: Any = torch.ops.aten
+NAN = float("nan")
+
+
+@contextmanager
+def overridden(name: str, kernel: Callable[..., Any]) -> Iterator[None]:
+    """Another CPU kernel for torch's operator, while the block runs."""
+    library = torch.library.Library("aten", "IMPL")
+    library.impl(name, kernel, "CPU")
+    try:
+        yield
+    finally:
+        library._destroy()
+
+
+def spoilt(out: Tensor) -> Tensor:
+    out = out.clone()
+    out.view(-1)[0] = NAN
+    return out
+
+
+def of(function: Callable[[Tensor], Tensor], *shape: int) -> Callable[[], None]:
+    """A loss of a function of a weight, and one update."""
+
+    def program() -> None:
+        torch.manual_seed(0)
+        w = nn.Parameter(torch.randn(*shape))
+        optimizer = torch.optim.SGD([w], lr=0.01)
+        function(w).pow(2).sum().backward()
+        optimizer.step()
+
+    return program
+
+
+def mechanism(program: Callable[[], object]) -> str:
+    found = anomalies_of(program)
+    assert found, "no harm seen"
+    return found[0].finding.mechanism
+
+
+def layer_norm(x: Tensor, shape: Any, w: Tensor, b: Tensor, eps: float) -> tuple[Tensor, ...]:
+    mean = x.mean(-1, keepdim=True)
+    rstd = ((x - mean).pow(2).mean(-1, keepdim=True) + eps).rsqrt()
+    return spoilt((x - mean) * rstd * w + b), mean, rstd
+
+
+def layer_norm_backward(
+    g: Tensor, x: Tensor, shape: Any, mean: Tensor, rstd: Tensor, w: Tensor, b: Tensor, mask: Any
+) -> tuple[Tensor, ...]:
+    return spoilt(g * rstd), g.sum(0), g.sum(0)
+
+
+def convolution(x: Tensor, w: Tensor, *rest: Any) -> Tensor:
+    return torch.full((x.shape[0], w.shape[0], x.shape[2] - 2, x.shape[3] - 2), NAN)
+
+
+def convolution_backward(g: Tensor, x: Tensor, w: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+    return spoilt(torch.zeros_like(x)), spoilt(torch.zeros_like(w)), g.sum((0, 2, 3))
+
+
+def flash(q: Tensor, k: Tensor, v: Tensor, *rest: Any, **named: Any) -> tuple[Tensor, Tensor]:
+    scores = q @ k.mT / math.sqrt(q.shape[-1])
+    return spoilt(scores.softmax(-1) @ v), scores.logsumexp(-1)
+
+
+def flash_backward(g: Tensor, q: Tensor, k: Tensor, v: Tensor, *rest: Any, **named: Any) -> Any:
+    return spoilt(torch.zeros_like(q)), torch.zeros_like(k), torch.zeros_like(v)
+
+
+def sgd(params: Any, grads: Any, buffers: Any, **named: Any) -> None:
+    for p, g in zip(params, grads, strict=True):
+        p.copy_(spoilt(p - named["lr"] * g))
+
+
+def adam(params: Any, *rest: Any, **named: Any) -> None:
+    for p in params:
+        p.copy_(spoilt(p))
+
+
+def attend(w: Tensor) -> Tensor:
+    q = w.view(1, 2, 6, 8)
+    return F.scaled_dot_product_attention(q, q * 0.5, q + 1)
+
+
+def fused(kind: Any) -> Callable[[], None]:
+    """With gradients so large that the update is recorded."""
+
+    def program() -> None:
+        w = nn.Parameter(torch.ones(4))
+        optimizer = kind([w], lr=1e-15, fused=True)
+        (w * 1e13).sum().backward()
+        optimizer.step()
+
+    return program
+
+
+WRONG: list[tuple[str, str, Callable[..., Any], Callable[[], None]]] = [
+    ("layer norm", "native_layer_norm", layer_norm, of(lambda w: F.layer_norm(w, (8,), torch.ones(8), torch.zeros(8)), 4, 8)),
+    ("its gradient", "native_layer_norm_backward", layer_norm_backward,
+     of(lambda w: F.layer_norm(w, (8,), torch.ones(8), torch.zeros(8)).pow(2), 4, 8)),
+    ("convolution", "convolution", convolution, of(lambda w: F.conv2d(torch.ones(2, 3, 6, 6), w), 4, 3, 3, 3)),
+    ("its gradient", "convolution_backward", convolution_backward,
+     of(lambda w: F.conv2d(torch.ones(2, 3, 6, 6), w).pow(2), 4, 3, 3, 3)),
+    ("attention", "_scaled_dot_product_flash_attention_for_cpu", flash, of(attend, 96)),
+    ("its gradient", "_scaled_dot_product_flash_attention_for_cpu_backward", flash_backward, of(attend, 96)),
+    ("fused SGD", "_fused_sgd_", sgd, fused(torch.optim.SGD)),
+    ("fused Adam", "_fused_adam_", adam, fused(torch.optim.Adam)),
+    ("exp", "exp", lambda x: spoilt(torch.ones_like(x)), of(torch.exp, 5)),
+    ("softmax", "_softmax", lambda x, dim, half: spoilt(torch.zeros_like(x)), of(lambda w: w.softmax(0).pow(2), 5)),
+    ("its gradient", "_softmax_backward_data", lambda g, out, dim, dtype: spoilt(torch.zeros_like(g)),
+     of(lambda w: w.softmax(0).pow(2), 5)),
+    ("log softmax", "_log_softmax", lambda x, dim, half: spoilt(torch.zeros_like(x)), of(lambda w: w.log_softmax(0), 5)),
+    ("matrix product", "mm", lambda a, b: spoilt(torch.zeros(a.shape[0], b.shape[1])), of(lambda w: w @ w.T, 3, 4)),
+    ("batched product", "bmm", lambda a, b: spoilt(torch.zeros(a.shape[0], a.shape[1], b.shape[2])),
+     of(lambda w: torch.bmm(w, w.mT), 2, 3, 4)),
+    ("gelu", "gelu", lambda x, **named: spoilt(torch.zeros_like(x)), of(F.gelu, 6)),
+    ("silu", "silu", lambda x: spoilt(torch.zeros_like(x)), of(F.silu, 6)),
+    ("its gradient", "silu_backward", lambda g, x: spoilt(torch.zeros_like(g)), of(F.silu, 6)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel", "program"), [w[1:] for w in WRONG], ids=[w[1] for w in WRONG]
+)
+def test_a_wrong_kernel_is_named(name: str, kernel: Any, program: Callable[[], None]) -> None:
+    with overridden(name, kernel):
+        found = anomalies_of(program)
+    assert found[0].finding.mechanism == "wrong_kernel", found[0].finding
+    assert name.strip("_") in found[0].finding.observed[0]
+
+
+def half(dtype: torch.dtype, function: Callable[[Tensor], Tensor], *shape: int) -> Any:
+    return of(lambda w: function(w.to(dtype)).float(), *shape)
+
+
+# Faults of the mathematics, of the type, and of rounding.
+LOOK_ALIKES: dict[str, Callable[[], object]] = {
+    "log of 0": of(lambda w: torch.log(w * 0), 4),
+    "log of a negative": of(lambda w: torch.log(-w.abs() - 1), 4),
+    "sqrt of a negative": of(lambda w: torch.sqrt(-w.abs() - 1), 4),
+    "sqrt at 0": of(lambda w: torch.sqrt(w * 0), 4),
+    "division by 0": of(lambda w: w / (w * 0), 4),
+    "reciprocal of 0": of(lambda w: torch.reciprocal(w * 0), 4),
+    "power of 0": of(lambda w: (w * 0) ** -1.0, 4),
+    "acos outside": of(lambda w: torch.acos(w.abs() + 2), 4),
+    "atanh at 1": of(lambda w: torch.atanh(w * 0 + 1), 4),
+    "exp too large": of(lambda w: torch.exp(w + 200), 4),
+    "exp at the edge": of(lambda w: torch.exp(w * 0 + 88.8), 4),
+    "square too large": of(lambda w: (w * 1e30) ** 2, 4),
+    "sum too large": of(lambda w: (w.abs() * 1e38).repeat(100).sum(), 8),
+    "sum by its order": of(lambda w: (torch.tensor([3e38, 3e38, -3e38, -3e38]) * (w * 0 + 1)).sum(), 4),
+    "product too large": of(lambda w: (w.abs() + 1e20).prod(), 4),
+    "matrix product too large": of(lambda w: (w * 1e20) @ (w * 1e20).T, 3, 4),
+    "norm too large": of(lambda w: (w * 1e30).norm(), 4),
+    "norm at 0": of(lambda w: (w * 0).pow(2).sum().sqrt(), 4),
+    "mean of nothing": of(lambda w: w[:0].mean() + w.sum(), 4),
+    "cross entropy of nothing": of(lambda w: F.cross_entropy(w, torch.full((4,), -100)), 4, 3),
+    "layer norm of a constant without eps": of(lambda w: F.layer_norm(w * 0 + 1, (8,), eps=0.0), 4, 8),
+    "layer norm of huge values": of(lambda w: F.layer_norm(w * 1e25, (8,)), 4, 8),
+    "convolution too large": of(lambda w: F.conv1d(torch.full((1, 2, 9), 1e38), w * 100), 2, 2, 3),
+    "attention of huge values": of(lambda w: attend(w * 1e25), 96),
+    "float16 overflow": half(torch.float16, lambda w: (w + 300) ** 2, 6),
+    "float16 sum": half(torch.float16, lambda w: (w.abs() + 30000).sum(), 6),
+    "float16 product": half(torch.float16, lambda w: (w * 100) @ (w * 100).T, 64, 64),
+    "float16 exp": half(torch.float16, lambda w: torch.exp(w + 12), 6),
+    "bfloat16 log of a rounded difference": half(torch.bfloat16, lambda w: torch.log((w.abs() + 1) - (w.abs() + 1)), 6),
+    "bfloat16 overflow": half(torch.bfloat16, lambda w: torch.exp(w + 100), 6),
+    "logit at 1": of(lambda w: torch.logit(w * 0 + 1), 4),
+    "lgamma at 0": of(lambda w: torch.lgamma(w * 0), 4),
+    "inverse of a singular matrix": of(lambda w: torch.linalg.inv_ex(w * 0)[0], 3, 3),
+    "sigmoid by hand": of(lambda w: torch.exp(w + 100) / (1 + torch.exp(w + 100)), 4),
+    "binary cross entropy by hand": of(lambda w: torch.log(1 - torch.sigmoid(w + 40)), 4),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOOK_ALIKES)
+def test_no_kernel_is_accused_of(name: str) -> None:
+    found = anomalies_of(LOOK_ALIKES[name])
+    named = [a.finding.mechanism for a in found]
+    assert not {"wrong_kernel", "unstable_result"} & set(named), found[0].finding
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_healthy_noise_is_silent(dtype: torch.dtype) -> None:
+    assert anomalies_of(half(dtype, lambda w: (w @ w.T).softmax(-1), 16, 16)) == ()
+
+
+def test_a_custom_operator_is_compared_with_its_composite_kernel() -> None:
+    library = torch.library.Library("whynan_test", "DEF")
+    library.define("twice(Tensor x) -> Tensor")
+    library.impl("twice", lambda x: x * 2, "CompositeExplicitAutograd")
+    library.impl("twice", lambda x: spoilt(x * 2), "CPU")
+    operators: Any = torch.ops.whynan_test
+
+    def program() -> None:
+        w = nn.Parameter(torch.ones(3))
+        optimizer = torch.optim.SGD([w], lr=0.1)
+        (w * operators.twice(torch.ones(3))).sum().backward()
+        optimizer.step()
+
+    assert mechanism(program) == "wrong_kernel"
+
+
+def test_nothing_of_the_programs_is_disturbed_by_asking_others() -> None:
+    torch.manual_seed(3)
+    drawn = torch.rand(3)
+    torch.manual_seed(3)
+    with overridden("exp", lambda x: spoilt(torch.ones_like(x))):
+        w = nn.Parameter(torch.ones(3))
+
+        def program() -> None:
+            optimizer = torch.optim.SGD([w], lr=0.1)
+            (w * torch.exp(torch.ones(3))).sum().backward()
+            optimizer.step()
+
+        assert mechanism(program) == "wrong_kernel"
+    assert torch.equal(torch.rand(3), drawn)
+    assert torch.backends.mkldnn.enabled
