@@ -177,12 +177,13 @@ class Body:
         kept = Kept(self._roots(frame, lead), watch.rewind.randomness)
         if watch.plan.policy != "stop" and (kept.generators or not kept.is_complete):
             return None
+        is_strict = watch.plan.policy != "stop"  # the program goes on afterwards
         older = frozenset(id(g.gi_frame) for g in kept.generators if g.gi_frame is not None)
         same = False
         with watch.repeating(phase, back):
             kept.without_gradients()
             try:
-                with watch.quiet.handed_back(), none_outside(older):
+                with watch.quiet.handed_back(), none_outside(older, is_strict=is_strict):
                     work()
             except KeyboardInterrupt:
                 kept.put_back()
