@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from whynan.seam import default_device, kernels  # noqa: F401  # their rows
+from whynan.seam import default_device, kernels, profiling  # noqa: F401  # their rows
 from whynan.seam.names import NOTHING, needed, optional, read
 
 if TYPE_CHECKING:
