@@ -68,7 +68,7 @@ def _free_bytes(device: torch.device) -> int:
 def is_capturing() -> bool:
     """Whether the current stream records a graph: what is launched now becomes part of it, and who
     waits breaks it."""
-    if torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # torch
         return torch.cuda.is_current_stream_capturing()
     kind = accelerator()
     if kind is None:

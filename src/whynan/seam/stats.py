@@ -136,7 +136,9 @@ def worst(x: torch.Tensor) -> torch.Tensor | None:
     if not x.numel():
         return None
     x = ordinary(x)
-    return _vector_norm(torch.view_as_real(x.resolve_conj()) if x.is_complex() else x, math.inf)
+    parts = torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
+    found: torch.Tensor = _vector_norm(parts, math.inf)
+    return found
 
 
 def _alike(tensors: Sequence[torch.Tensor]) -> dict[tuple[torch.device, torch.dtype], list[int]]:
