@@ -85,6 +85,11 @@ def share_generator(shares: bool = True) -> None:
     load().toy_share_generator(shares)
 
 
+def without_doubles() -> None:
+    """The device has no float64 from now on, as MPS."""
+    load().toy_without_doubles(True)
+
+
 @contextlib.contextmanager
 def capturing() -> Iterator[None]:
     """As in the capture of a graph: whoever waits for the device breaks it."""

@@ -242,8 +242,14 @@ def nonfinite_indices(x: torch.Tensor, most: int) -> list[tuple[int, ...]]:
     if first is None or x.numel() == 1:
         return [] if first is None else [first]
     every = (~torch.isfinite(ordinary(x.detach()))).reshape(-1).nonzero().reshape(-1)
-    chosen = every[torch.linspace(0, len(every) - 1, min(most, len(every))).round().long()]
+    chosen = every[_spread(len(every), most)]
     return list(dict.fromkeys([first, *(index_of(p, x.shape) for p in chosen.tolist())]))
+
+
+def _spread(count: int, most: int) -> list[int]:
+    """At most so many places out of these, the first and the last among them."""
+    few = min(most, count)
+    return [round(i * (count - 1) / max(1, few - 1)) for i in range(few)]
 
 
 @torch.no_grad()
