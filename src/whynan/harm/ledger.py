@@ -63,6 +63,11 @@ class Ledger:
         """Whether a loss is open, until it is known what is done with its gradients."""
         return bool(self._losses)
 
+    @property
+    def losses(self) -> Sequence[Sign]:
+        """Those that are open."""
+        return self._losses
+
     # ---- training -------------------------------------------------------------------------
 
     def backward_begins(self, losses: Sequence[Sign]) -> None:

@@ -6,8 +6,10 @@ import builtins
 import io
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -31,10 +33,10 @@ class Outside(BaseException):
 def none_outside(older: frozenset[int]) -> Iterator[None]:
     """Raise `Outside` before a file is opened for writing, a byte is sent, a process is started, or a
     generator goes on whose frame is one of `older` (by id). Only in this thread."""
-    patches = Patches()
+    patches, thread = Patches(), threading.get_ident()
     for owner, name in ((builtins, "open"), (io, "open"), (os, "open")):
-        patches.wrap(owner, name, _only_reading)
-    patches.wrap(builtins, "print", _only_to_the_user)
+        patches.wrap(owner, name, partial(_only_reading, thread))
+    patches.wrap(builtins, "print", partial(_only_to_the_user, thread))
     look = _looking(older)
     sys.setprofile(look)
     try:
@@ -50,19 +52,23 @@ def can_be_seen() -> bool:
     return sys.getprofile() is None
 
 
-def _only_reading(original: Callable[..., Any]) -> Callable[..., Any]:
+def _only_reading(thread: int, original: Callable[..., Any]) -> Callable[..., Any]:
     def opened(path: Any, mode: Any = "r", *args: Any, **kwargs: Any) -> Any:
         is_number = isinstance(mode, int)
         flags = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-        if mode & flags if is_number else set(str(mode)) & set("wax+"):
+        writes = mode & flags if is_number else set(str(mode)) & set("wax+")
+        if writes and threading.get_ident() == thread:
             raise Outside
         return original(path, mode, *args, **kwargs)
 
     return opened
 
 
-def _only_to_the_user(original: Callable[..., Any]) -> Callable[..., Any]:
+def _only_to_the_user(thread: int, original: Callable[..., Any]) -> Callable[..., Any]:
     def show(*args: Any, file: Any = None, **kwargs: Any) -> None:
+        if threading.get_ident() != thread:
+            original(*args, file=file, **kwargs)
+            return
         if file not in (None, sys.stdout, sys.stderr) and not isinstance(file, IN_MEMORY):
             raise Outside  # the interpreter writes for it, and no event tells
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -13,11 +14,11 @@ from whynan.seam.events import Decision
 from whynan.seam.optimizers import Optimizer
 from whynan.seam.sites import capture
 from whynan.seam.training import Step
+from whynan.watching.body import Body
 from whynan.watching.guard import NOTHING
 from whynan.watching.outside import place_of
 from whynan.watching.phases import Phase
-from whynan.watching.repeating import Body
-from whynan.watching.signs import LOSS_SCALE, complaint, exit_code
+from whynan.watching.signs import LOSS_SCALE, Explained, complaint, exit_code
 
 if TYPE_CHECKING:
     from whynan.watching.watch import Watch
@@ -29,6 +30,7 @@ class Guarding(Phase):
     def __init__(self, watch: Watch) -> None:
         super().__init__(watch)
         self._bad_outputs: dict[int, int] = {}
+        self._caller: FrameType | None = None  # of a backward pass, while it lasts
 
     # ---- training -----------------------------------------------------------------------
 
@@ -39,20 +41,34 @@ class Guarding(Phase):
 
     def backward_begins(self, roots: Any, frame: FrameType) -> None:
         self.watch.guard.note_loss(roots)
+        self._caller = frame
 
     def backward_ends(self, roots: Any) -> None:
         """Without an optimizer, a step is a backward pass."""
         watch, guard, progress = self.watch, self.watch.guard, self.watch.progress
+        caller, self._caller = self._caller, None
         guard.note_gradients(progress.optimizers)
         if progress.uses_optimizer or watch.quiet.local.depth:
             return
         self._look_at_leaves()
-        losses = guard.bad_losses(progress.step, None)
-        if losses:
-            watch.ledger.backward_begins(losses)
-            watch.ledger.backward_ends(spoilt=guard.outside.remember_leaves(roots))
+        losses, spoilt = guard.bad_losses(progress.step, None), guard.outside.spoils_leaves(roots)
+        if losses or spoilt:
+            proof = self._backward_again(caller)
+            guard.outside.remember_leaves(proof)
+            watch.ledger.backward_begins([replace(sign, proof=proof) for sign in losses])
+            watch.ledger.backward_ends(spoilt=spoilt)
         progress.step = max(progress.step + 1, watch.recorder.tracer.step)
         guard.begin_step()
+
+    def _backward_again(self, caller: FrameType | None) -> Explained | None:
+        """Before the loop updates its leaves, for then it is too late."""
+        watch = self.watch
+        if caller is None or not watch.spending.may_go_on() or watch.told.has_begun:
+            return None
+        with watch.spending.counted():
+            losses = list(watch.guard.local.values)
+            found = Body(watch, is_certain=False).of_backward(caller, losses)
+        return None if found is None else Explained(found, "body")
 
     def _look_at_leaves(self) -> None:
         spoilt = self.watch.guard.outside.spoilt_leaf(self.watch.progress.step)
@@ -138,7 +154,7 @@ class Guarding(Phase):
         if evidence is not None:
             told.found(evidence, "body")
         else:
-            told.unexplained(sign)
+            watch.tell(sign)
         if policy != "skip" or step is None:
             return "go"
         watch.drop()
@@ -150,18 +166,27 @@ class Guarding(Phase):
         watch, is_written = self.watch, self.watch.recorder.slicer.is_written
         sign = watch.guard.outside.read(tensor, value, frame, watch.progress.step, is_written)
         if sign is not None:
-            watch.ledger.read(place_of(frame), sign)
+            noted = Body(watch).note_read(tensor, frame)
+            watch.ledger.read(place_of(frame), replace(sign, proof=noted or sign.proof))
 
     def saved(self, obj: Any, frame: FrameType) -> None:
         watch = self.watch
         sign = watch.guard.outside.saved(obj, frame, watch.progress.step)
         watch.ledger.saved(place_of(frame), sign)
 
-    def model_returned(self, module: Any, output: Any) -> None:
+    def model_begins(self, args: Any, kwargs: Any) -> None:
+        if self.watch.progress.traces:
+            self.watch.calls.begins(args, kwargs)
+
+    def model_returned(self, module: Any, output: Any, frame: FrameType) -> None:
         """What the program does next with a bad output tells whether it deals with it: record that.
         Of a module whose outputs it deals with, again and again, only some are followed."""
         watch = self.watch
         sign = watch.guard.outside.returned(module, output, watch.progress.step)
+        if sign is None:
+            watch.calls.is_finite(module)
+        else:
+            sign = replace(sign, proof=watch.calls.explain(module, output, frame))
         watch.ledger.model_returned(id(module), sign)
         if sign is None or not watch.progress.may_go_live:
             return
@@ -201,7 +226,8 @@ class Guarding(Phase):
             if not code:  # whether an infinity that nobody saw made was meant cannot be told
                 counted = [s for s in counted if s.sink == "loss" or _is_nan(s.value)]
         for sign in counted[:1]:
-            watch.told.unexplained(sign)
+            found = Body(watch).of_error(error) if error is not None else None
+            watch.tell(sign if found is None else replace(sign, proof=Explained(*found)))
 
 
 def _is_nan(value: float | None) -> bool:

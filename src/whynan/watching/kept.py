@@ -20,13 +20,18 @@ MAX_OBJECTS = 20_000
 MAX_ITEMS = 500  # of a collection, that are looked into
 MAX_LENGTH = 1_000_000  # of a collection that is copied
 _Container = (list, dict, set, deque)
+_PLAIN = (str, bytes, int, float, complex, set, torch.Size, torch.dtype, torch.device)
 _PASSED_OVER = (ModuleType, type, FunctionType, MethodType, str, bytes, int, float, complex)
 
 
 class Kept:
     """Tensors, gradients, collections, attributes and random states as they are now."""
 
-    def __init__(self, roots: Iterable[Any], randomness: Randomness) -> None:
+    def __init__(
+        self, roots: Iterable[Any], randomness: Randomness,
+        around: Iterable[Any] = (), *, with_parameters: bool = True,
+    ) -> None:  # fmt: skip
+        """From `roots` on everything; from those `around` only collections and attributes."""
         self.generators: list[GeneratorType[Any, Any, Any]] = []  # cannot be put back
         self.is_complete = True
         self.changed = False  # something was found changed when it was put back
@@ -34,8 +39,12 @@ class Kept:
         self._states = randomness.save()
         self._containers: list[tuple[Any, Any]] = []
         self._tensors: dict[int, torch.Tensor] = {}
-        for found in _reachable(roots):
-            self._note(found)
+        for found in reachable(roots):
+            if with_parameters or not isinstance(found, nn.Parameter):
+                self._note(found)
+        for found in reachable(around):
+            if isinstance(found, _Container):
+                self._note(found)
         self._gradients = [(t, t.grad) for t in self._tensors.values() if t.is_leaf]
         self._copies = self._copied()
 
@@ -62,6 +71,12 @@ class Kept:
         for tensor, gradient in self._gradients:
             if gradient is not None:
                 tensor.grad = None
+
+    def is_as_it_was(self) -> bool:
+        """Whether all has the same values still, though perhaps in other objects."""
+        return all(_alike(now, then) for now, then in self._containers) and all(
+            same_values(tensor.detach(), copy) for tensor, _, copy in self._copies
+        )
 
     def put_back(self) -> None:
         for tensor, gradient in self._gradients:
@@ -96,6 +111,22 @@ def same_values(one: torch.Tensor, other: torch.Tensor) -> bool:
     return bool(((one == other) | ((one != one) & (other != other))).all())
 
 
+def _alike(one: Any, other: Any) -> bool:
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, torch.Tensor):
+        return same_values(one.detach(), other.detach())
+    if isinstance(one, dict):
+        return len(one) == len(other) and all(
+            k in other and _alike(v, other[k]) for k, v in one.items()
+        )
+    if isinstance(one, (list, tuple, deque)):
+        return len(one) == len(other) and all(map(_alike, one, other))
+    return isinstance(one, _PLAIN) and bool(one == other or one != one)
+
+
 def _restore(container: Any, copy: Any) -> bool:
     if isinstance(container, dict):
         if len(container) == len(copy) and all(
@@ -122,7 +153,7 @@ def _is(one: Any, other: Any) -> bool:
     return one is other
 
 
-def _reachable(roots: Iterable[Any]) -> Iterator[Any]:
+def reachable(roots: Iterable[Any]) -> Iterator[Any]:
     """Tensors, collections and the attributes of the program's own objects, from these on."""
     waiting, seen = deque(roots), set[int]()
     while waiting and len(seen) < MAX_OBJECTS:

@@ -203,7 +203,7 @@ class Live(Phase):
         for sign in counted:
             proof = sign.proof
             if not isinstance(proof, (Harm, Evidence)):  # the guard saw it, before the recording
-                self.watch.told.unexplained(sign)
+                self.watch.tell(sign)
                 continue
             evidence = self.watch.recorder.explain(proof) if isinstance(proof, Harm) else proof
             if evidence is not None:

@@ -22,6 +22,7 @@ from whynan.seam.reading import readable
 from whynan.seam.support import remark
 from whynan.seam.training import Step
 from whynan.seam.values import know_safetensors
+from whynan.watching.calling import Calls
 from whynan.watching.guard import Guard
 from whynan.watching.guarding import Guarding
 from whynan.watching.history import History
@@ -29,9 +30,10 @@ from whynan.watching.live import Live
 from whynan.watching.phases import Done, Phase
 from whynan.watching.plan import Plan
 from whynan.watching.progress import Progress
-from whynan.watching.repeating import Repeating
+from whynan.watching.repeating import Repeating, Spending
 from whynan.watching.replaying import Replaying
 from whynan.watching.rewind import Rewind
+from whynan.watching.signs import explained
 from whynan.watching.told import Teller, Told
 
 
@@ -59,6 +61,8 @@ class Watch:
         self.recorder.batches.save_to = plan.save_batch
         self.progress = Progress(plan, self.recorder)
         self.told = Told(teller, self.recorder)
+        self.calls = Calls(self)
+        self.spending = Spending()
         self.phase: Phase = Guarding(self)
         self._patches = Patches()
 
@@ -136,13 +140,16 @@ class Watch:
         self._record()
 
     @contextlib.contextmanager
-    def repeating(self, phase: Repeating, back: int) -> Iterator[None]:
-        """Some of the program's statements are executed once more; then all is as before."""
+    def repeating(self, phase: Repeating, start: Callable[[], None]) -> Iterator[None]:
+        """Some of the program is executed once more, from where `start` puts it; then all is as before."""
         guard, batches, before = self.guard.local, self.rewind.batches, self.phase
+        ledger, self.ledger = self.ledger, Ledger()
+        if self.recorder.tracer.active:
+            self.recorder.rest()
         held = list(guard.values), list(guard.losses), list(guard.clipped), list(batches.given)
         guard.values.clear()
         guard.losses.clear()
-        self.rewind.to_the_top(back)
+        start()
         self.phase = phase
         self._record()
         try:
@@ -153,12 +160,22 @@ class Watch:
             self.progress.has_rested = True
             self.phase = before if self.progress.traces else Guarding(self)
             self.rewind.schedules.go_on()
-            self.ledger.step_left_out()
+            self.ledger = ledger
             guard.values[:], guard.losses[:], guard.clipped[:], batches.given[:] = held
 
     def _record(self) -> None:
         progress = self.progress
         self.recorder.resume(progress.step, uses_optimizer=progress.uses_optimizer)
+
+    def tell(self, sign: Sign) -> None:
+        """Of harm that no recording has seen as it happened."""
+        if self.told.has_begun:
+            return
+        found = explained(sign.proof)
+        if found is not None:
+            self.told.found(found.evidence, found.how)
+        else:
+            self.told.unexplained(sign)
 
     def can_rewind(self, sign: Sign) -> bool:
         skips = self.plan.policy == "skip"
@@ -279,6 +296,7 @@ class Watch:
     saved = _of_phase("saved")
     array_saved = _of_phase("array_saved")
     model_called = _of_phase("model_called")
+    model_begins = _of_phase("model_begins")
     model_returned = _of_phase("model_returned")
     cast_begins = _of_phase("cast_begins")
     compiled = _of_phase("compiled")
