@@ -86,7 +86,7 @@ class Recorder:
         self._mode_of_importer: Any = None  # the thread that imported torch, if not the main one
         self._call: Any = None  # on its way to the main thread
         self._in_inference = False  # when the recorder was put on
-        self._is_asleep = False  # switched off, but still there
+        self.is_asleep = False  # switched off, but still there
         self._stance: Any = None
         self._origins: dict[int, OpRecord] = {}  # by the number of the operation
 
@@ -117,11 +117,11 @@ class Recorder:
         recorded.install(self, self._patches)
         if self.has_compiled:
             self.run_eagerly()
-        if not self._is_asleep:
+        if not self.is_asleep:
             self._in_inference = torch.is_inference_mode_enabled()
             self._mode = TracerMode(self.tracer)
             self._mode.__enter__()
-        self._is_asleep = False
+        self.is_asleep = False
         self.tracer.active = True
 
     def resume(self, step: int, *, uses_optimizer: bool) -> None:
@@ -153,17 +153,17 @@ class Recorder:
 
     def put_away(self) -> None:
         self._take_off()
-        if self._is_asleep and sys.getprofile() is None:
+        if self.is_asleep and sys.getprofile() is None:
             sys.setprofile(self._leave_soon)
 
     def _leave_soon(self, frame: Any, event: str, arg: Any) -> None:
-        if current_mode() is not None or not self._is_asleep:  # else still inside
+        if current_mode() is not None or not self.is_asleep:  # else still inside
             self.leave()
             sys.setprofile(None)
 
     def _take_off(self) -> None:
         self.tracer.active = False
-        self._is_asleep = True
+        self.is_asleep = True
         self.leave()
         self._patches.restore()
         if self._stance is not None:
@@ -176,11 +176,11 @@ class Recorder:
         mode = current_mode()
         if mode is not None and mode is self._mode_of_importer:
             self._mode = mode  # this thread trains, not the main one
-        if not self._is_asleep or mode is None or mode is not self._mode:
+        if not self.is_asleep or mode is None or mode is not self._mode:
             return  # torch was imported in a thread, or the program has a mode of its own
         if torch.is_inference_mode_enabled() == self._in_inference:
             mode.__exit__(None, None, None)
-            self._is_asleep = False
+            self.is_asleep = False
 
     def abandon(self) -> None:
         """Take everything off and let go of it."""

@@ -7,6 +7,7 @@ import io
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -22,6 +23,7 @@ SYSTEM = frozenset({
     "connect", "connect_ex", "bind", "sendfile",
 })  # fmt: skip
 SYSTEM_MODULES = frozenset({"posix", "nt", "_posixsubprocess", "_socket"})
+OFTEN = 512  # calls and returns, between two looks at the clock
 IN_MEMORY = (io.StringIO, io.BytesIO)
 
 
@@ -30,14 +32,21 @@ class Outside(BaseException):
 
 
 @contextmanager
-def none_outside(older: frozenset[int]) -> Iterator[None]:
+def none_outside(
+    older: frozenset[int], end_s: float, is_own: Callable[[], object]
+) -> Iterator[None]:
     """Raise `Outside` before a file is opened for writing, a byte is sent, a process is started, or a
-    generator goes on whose frame is one of `older` (by id). Only in this thread."""
+    generator goes on whose frame is one of `older` (by id); and when it is later than `end_s`. Only in
+    this thread, and not while `is_own` says that whynan itself is at work."""
     patches, thread = Patches(), threading.get_ident()
+
+    def is_the_programs() -> bool:
+        return threading.get_ident() == thread and not is_own()
+
     for owner, name in ((builtins, "open"), (io, "open"), (os, "open")):
-        patches.wrap(owner, name, partial(_only_reading, thread))
-    patches.wrap(builtins, "print", partial(_only_to_the_user, thread))
-    look = _looking(older)
+        patches.wrap(owner, name, partial(_only_reading, is_the_programs))
+    patches.wrap(builtins, "print", partial(_only_to_the_user, is_the_programs))
+    look = _looking(older, end_s, is_own)
     sys.setprofile(look)
     try:
         yield
@@ -52,41 +61,60 @@ def can_be_seen() -> bool:
     return sys.getprofile() is None
 
 
-def _only_reading(thread: int, original: Callable[..., Any]) -> Callable[..., Any]:
+def _only_reading(
+    is_the_programs: Callable[[], bool], original: Callable[..., Any]
+) -> Callable[..., Any]:
     def opened(path: Any, mode: Any = "r", *args: Any, **kwargs: Any) -> Any:
         is_number = isinstance(mode, int)
         flags = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
         writes = mode & flags if is_number else set(str(mode)) & set("wax+")
-        if writes and threading.get_ident() == thread:
+        if writes and is_the_programs():
             raise Outside
         return original(path, mode, *args, **kwargs)
 
     return opened
 
 
-def _only_to_the_user(thread: int, original: Callable[..., Any]) -> Callable[..., Any]:
+def _only_to_the_user(
+    is_the_programs: Callable[[], bool], original: Callable[..., Any]
+) -> Callable[..., Any]:
     def show(*args: Any, file: Any = None, **kwargs: Any) -> None:
-        if threading.get_ident() != thread:
+        if not is_the_programs():
             original(*args, file=file, **kwargs)
             return
         if file not in (None, sys.stdout, sys.stderr) and not isinstance(file, IN_MEMORY):
             raise Outside  # the interpreter writes for it, and no event tells
+        for value in args:
+            str(value)  # which is heard
 
     return show
 
 
-def _looking(older: frozenset[int]) -> Callable[[FrameType, str, Any], None]:
+def _looking(
+    older: frozenset[int], end_s: float, is_own: Callable[[], object]
+) -> Callable[[FrameType, str, Any], None]:
+    calls = 0
+
     def look(frame: FrameType, event: str, arg: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls % OFTEN == 0 and time.monotonic() > end_s and not is_own():
+            raise Outside
         if event == "c_call":
             name = getattr(arg, "__name__", "")
             if name in WRITES and _is_stream(getattr(arg, "__self__", None)):
-                raise Outside
+                _leave(is_own)
             if name in SYSTEM and getattr(arg, "__module__", None) in SYSTEM_MODULES:
-                raise Outside
+                _leave(is_own)
         elif event == "call" and older and id(frame) in older:
             raise Outside
 
     return look
+
+
+def _leave(is_own: Callable[[], object]) -> None:
+    if not is_own():
+        raise Outside
 
 
 def _is_stream(owner: Any) -> bool:

@@ -94,9 +94,10 @@ class _WithoutGradients:
         local.depth = max(0, local.depth - 1)
         if local.depth or not local.blocks or not self._events.quiet.is_the_programs:
             return
-        self._events.tell("model_called", module)
         if not torch.is_grad_enabled() and not _is_part_of_another():  # else a closure in step()
             self._events.tell("model_returned", module, output, sys._getframe(1))
+        else:
+            self._events.tell("model_called", module)
 
 
 def _is_part_of_another() -> bool:

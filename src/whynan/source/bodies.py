@@ -100,8 +100,9 @@ class _Lead:
         if any(isinstance(n, CANNOT) for s in self._order for n in ast.walk(s)):
             raise _NotTwice
         writers: dict[str, list[ast.stmt]] = {}
+        unfinished = None if any(isinstance(n, Loop) for n in self._way) else self._way[-1]
         for statement in self._order:
-            for name in self._given(statement):
+            for name in self._given(statement) if statement is not unfinished else ():
                 writers.setdefault(name, []).append(statement)
         exposed: set[str] = set()
         self._follow(block, set(), exposed)
@@ -113,8 +114,9 @@ class _Lead:
         body = self._cut(block) or [ast.Pass()]
         mentioned = {n.id for s in body for n in ast.walk(s) if isinstance(n, ast.Name)}
         is_module = isinstance(self._scope.node, ast.Module)
+        assigned = {*writers, *self._given(self._way[-1])}
         parameters = {
-            n for n in mentioned & (writers.keys() if is_module else names) if "." not in n
+            n for n in mentioned & (assigned if is_module else names) if "." not in n
         } - self._scope.elsewhere.keys()
         self._check_cells(writers.keys(), block)
         made = {n for n, by in writers.items() if not set(by) <= self._left_out and "." not in n}

@@ -8,7 +8,7 @@ if it is the same: the same losses, the same gradients, the same tensors under t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from types import CellType, CodeType, FrameType, FunctionType
@@ -20,6 +20,7 @@ from whynan.model import Evidence
 from whynan.seam.optimizers import Optimizer
 from whynan.seam.private import MODULE_CALL
 from whynan.seam.sites import LIBRARY, OWN, USER, capture, kind_of_file
+from whynan.seam.tensors import bad_values, saved_tensors
 from whynan.seam.training import Step
 from whynan.source.bodies import Lead, leads_to
 from whynan.watching.kept import Kept, same_values
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 MAX_TRIES = 12
 MAX_S = 60.0
+LAST_STATEMENTS = (1, 3, 8)  # of a module, so many are tried
 MAX_FRAMES = 8  # of the program's own, that are tried
 Start = Callable[[], None]
 Place = tuple[str, Any]  # file, and lines and columns in it
@@ -46,6 +48,11 @@ class Way:
     code: CodeType | None = None  # of the statements, compiled anew
     made: dict[str, torch.Tensor] = field(default_factory=dict)  # by name, the last time
     how: How = "body"
+
+    @property
+    def is_telling(self) -> bool:
+        """Whether two different turns would differ in what they made."""
+        return any(bool(t.isfinite().any()) for t in self.made.values() if t.is_floating_point())
 
     def made_the_same(self, raised: BaseException) -> bool:
         """Whether names hold the same tensors as they did in the program's own turn."""
@@ -130,7 +137,7 @@ class Body:
         """A bad value is taken out. What is needed to do that again, should it come to matter."""
         if not self._is_possible():
             return None
-        ways = list(self._ways(_user_frames(frame)))
+        ways = list(self._ways(_user_frames(frame), later=True, most=LAST_STATEMENTS))
         then, place, states = (
             tensor.detach(),
             _place(frame.f_code, frame.f_lasti),
@@ -182,11 +189,12 @@ class Body:
         if kept is None:
             return False
         is_same = False
-        with once_more(phase, kept, start) as execute:
+        with once_more(phase, kept, start, self._end_s) as execute:
             kept.without_gradients()
             _, raised = execute(way.work)
             if isinstance(raised, Reached) and phase.found:
                 is_same = (same is bool or same()) and way.made_the_same(raised)
+                is_same = is_same and (same is not bool or self._is_sure(way, kept))
         return is_same
 
     def _raises(
@@ -200,14 +208,18 @@ class Body:
             with without():
                 way.work()
 
-        with once_more(Repeating(watch, None, []), kept, start) as execute:
+        with once_more(Repeating(watch, None, []), kept, start, self._end_s) as execute:
             kept.without_gradients()
             _, raised = execute(work)
             if type(raised) is not type(error) or str(raised) != str(error):
                 return None
-            if not way.made_the_same(raised):
+            if not way.made_the_same(raised) or not self._is_sure(way, kept):
                 return None
             return watch.quiet(self._explained, raised)  # type: ignore[no-any-return]  # as below
+
+    def _is_sure(self, way: Way, kept: Kept) -> bool:
+        """What draws random numbers shows by its finite values that it drew the same ones: NaN is NaN."""
+        return way.is_telling or not kept.has_drawn()
 
     def _explained(self, raised: BaseException) -> Evidence | None:
         harm = self._watch.recorder.raised(raised)
@@ -252,18 +264,26 @@ class Body:
         for trace in reversed(traces):
             frame = trace.tb_frame
             if kind_of_file(frame.f_code.co_filename) == USER:
-                yield from self._ways([(frame, trace.tb_lasti)])
+                yield from self._ways([(frame, trace.tb_lasti)], most=LAST_STATEMENTS)
             elif frame is called:
                 yield _called_again(frame)
 
-    def _ways(self, frames: Iterable[tuple[FrameType, int]]) -> Iterator[Way]:
+    def _ways(
+        self,
+        frames: Iterable[tuple[FrameType, int]],
+        *,
+        later: bool = False,
+        most: Sequence[int] = (),
+    ) -> Iterator[Way]:
+        """`later`: the variables will have other values by then."""
         for number, (frame, lasti) in enumerate(frames):
             if number >= MAX_FRAMES:
                 return
-            for lead in leads_to(frame.f_code, lasti):
+            for lead in leads_to(frame.f_code, lasti, most):
                 arguments = _arguments(lead, frame)
                 if arguments is not None:
-                    work = _callable(lead, frame, arguments)
+                    names = dict(frame.f_globals) if later else frame.f_globals
+                    work = _callable(lead, frame, names, arguments)
                     yield Way(work, _roots(frame), lead.code, _tensors(lead.made, frame))
 
 
@@ -294,6 +314,10 @@ class _ToRead(Repeating):
             self._look(tensor, how, frame)
 
     def saved(self, obj: Any, frame: FrameType) -> None:
+        if self.is_here() and self._is_at(frame):
+            for tensor in saved_tensors(obj):
+                if bad_values(tensor) is not None:
+                    self._look(tensor, "saved tensor", frame)
         super().saved(obj, frame)
 
     def _is_at(self, frame: FrameType) -> bool:
@@ -353,9 +377,11 @@ def _arguments(lead: Lead, frame: FrameType) -> Mapping[str, Any] | None:
     return given
 
 
-def _callable(lead: Lead, frame: FrameType, arguments: Mapping[str, Any]) -> Callable[[], Any]:
+def _callable(
+    lead: Lead, frame: FrameType, names: dict[str, Any], arguments: Mapping[str, Any]
+) -> Callable[[], Any]:
     cells = tuple(CellType(frame.f_locals.get(name)) for name in lead.code.co_freevars)
-    function = FunctionType(lead.code, frame.f_globals, lead.code.co_name, None, cells)
+    function = FunctionType(lead.code, names, lead.code.co_name, None, cells)
     missing = [name for name in lead.parameters if name not in arguments]
     given = {**arguments, **dict.fromkeys(missing)}
     return lambda: function(**given)

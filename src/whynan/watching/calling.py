@@ -8,6 +8,7 @@ is the same to the last bit.
 from __future__ import annotations
 
 import threading
+import time
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,9 @@ from whynan.watching.told import How
 
 if TYPE_CHECKING:
     from whynan.watching.watch import Watch
+
+
+MAX_S = 60.0
 
 
 class _PerThread(threading.local):
@@ -100,7 +104,8 @@ class Calls:
             if grown is not None:
                 grown.cut()
 
-        with once_more(Calling(watch, None, []), kept, start) as execute:
+        end_s = time.monotonic() + MAX_S
+        with once_more(Calling(watch, None, []), kept, start, end_s) as execute:
             again, raised = execute(lambda: module(*args, **kwargs))
             local.states, local.grown = states, grown
             if raised is not None or not _is_same(output, again):

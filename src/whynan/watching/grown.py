@@ -28,7 +28,9 @@ class Grown:
     def __init__(self, arguments: Iterable[Any]) -> None:
         self._then: list[tuple[Any, dict[Any, Any]]] = []
         for found in reachable(arguments):
-            if isinstance(found, (list, dict)) or (isinstance(found, deque) and found.maxlen is None):
+            if isinstance(found, (list, dict)) or (
+                isinstance(found, deque) and found.maxlen is None
+            ):
                 self._then.append((found, {k: _noted(v) for k, v in _items(found)}))
             if len(self._then) > MAX_OBJECTS:
                 break

@@ -13,6 +13,7 @@ from whynan.harm.ledger import Sign
 from whynan.seam.events import Decision
 from whynan.seam.optimizers import Optimizer
 from whynan.seam.sites import capture
+from whynan.seam.tensors import bad_values, saved_tensors
 from whynan.seam.training import Step
 from whynan.watching.body import Body
 from whynan.watching.guard import NOTHING
@@ -172,6 +173,9 @@ class Guarding(Phase):
     def saved(self, obj: Any, frame: FrameType) -> None:
         watch = self.watch
         sign = watch.guard.outside.saved(obj, frame, watch.progress.step)
+        if sign is not None:
+            bad = next(t for t in saved_tensors(obj) if bad_values(t) is not None)
+            sign = replace(sign, proof=Body(watch).note_read(bad, frame) or sign.proof)
         watch.ledger.saved(place_of(frame), sign)
 
     def model_begins(self, args: Any, kwargs: Any) -> None:
@@ -182,17 +186,18 @@ class Guarding(Phase):
         """What the program does next with a bad output tells whether it deals with it: record that.
         Of a module whose outputs it deals with, again and again, only some are followed."""
         watch = self.watch
-        sign = watch.guard.outside.returned(module, output, watch.progress.step)
+        sign, proof = watch.guard.outside.returned(module, output, watch.progress.step), None
         if sign is None:
             watch.calls.is_finite(module)
         else:
-            sign = replace(sign, proof=watch.calls.explain(module, output, frame))
+            proof = watch.calls.explain(module, output, frame)
+            sign = replace(sign, proof=proof)
         watch.ledger.model_returned(id(module), sign)
         if sign is None or not watch.progress.may_go_live:
             return
         times = self._bad_outputs[id(module)] = self._bad_outputs.get(id(module), 0) + 1
         if times & (times - 1) == 0 and not watch.told.has_begun:
-            watch.go_live().follow(module, output)
+            watch.go_live().follow(module, output, proof)
 
     def cast_begins(self, module: Any) -> None:
         """A weight that does not fit becomes infinite: record what is made of it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from whynan.seam.private import has_storage, version_of
-from whynan.seam.randomness import Randomness
+from whynan.seam.randomness import Randomness, Saved, same_states
 
 MAX_BYTES = 1 << 30  # of tensors that are copied
 MAX_OBJECTS = 20_000
@@ -37,6 +37,7 @@ class Kept:
         self.changed = False  # something was found changed when it was put back
         self._randomness = randomness
         self._states = randomness.save()
+        self._begun: Saved | None = None
         self._containers: list[tuple[Any, Any]] = []
         self._tensors: dict[int, torch.Tensor] = {}
         for found in reachable(roots):
@@ -71,6 +72,16 @@ class Kept:
         for tensor, gradient in self._gradients:
             if gradient is not None:
                 tensor.grad = None
+
+    def begin(self, start: Callable[[], None]) -> None:
+        """From where `start` puts random states and whatever else."""
+        start()
+        self._begun = self._randomness.save()
+
+    def has_drawn(self) -> bool:
+        """Whether random numbers were drawn since then."""
+        now = self._randomness.save()
+        return self._begun is None or not same_states(now, self._begun)
 
     def is_as_it_was(self) -> bool:
         """Whether all has the same values still, though perhaps in other objects."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from whynan.seam.tensors import saved_tensors
 from whynan.seam.training import Step
 from whynan.watching.outside import place_of
 from whynan.watching.phases import Phase
-from whynan.watching.signs import exit_code, is_older, sign_of, signs_of
+from whynan.watching.signs import Explained, exit_code, is_older, sign_of, signs_of
 from whynan.watching.told import How
 
 if TYPE_CHECKING:
@@ -41,13 +42,15 @@ class Live(Phase):
         super().__init__(watch)
         self._calls = 0
         self._harmed = False  # this step
+        self._followed: Explained | None = None  # what is known of the bad output it began with
 
     def take_over(self, losses: list[float]) -> None:
         """The backward pass of this step was not recorded."""
         self.watch.recorder.losses.value = losses[-1] if losses else None
 
-    def follow(self, module: Any, output: Any) -> None:
+    def follow(self, module: Any, output: Any, proof: Explained | None) -> None:
         """An output that is known to be bad, of a call that was not recorded."""
+        self._followed = proof
         self.watch.recorder.outputs.ends(module, output, None)
         self._calls = LIVE_CALLS
 
@@ -138,6 +141,9 @@ class Live(Phase):
     def model_called(self, module: Any) -> None:
         self._unit_is_over()
 
+    def model_returned(self, module: Any, output: Any, frame: FrameType) -> None:
+        self._unit_is_over()
+
     def _unit_is_over(self) -> None:
         watch = self.watch
         self._calls += 1
@@ -216,10 +222,15 @@ class Live(Phase):
             if watch.plan.policy == "warn":
                 told.later.add(sign.step)
         elif watch.progress.has_rested and is_older(evidence):
-            told.unexplained(sign)  # it was there before the recording began
+            self._tell_older(sign)
         else:
             self._harmed = True
             told.found(evidence, self.how)
+
+    def _tell_older(self, sign: Sign) -> None:
+        """It was there before the recording began: perhaps as the output that it began with."""
+        followed = self._followed if self.watch.recorder.outputs.is_waiting else None
+        self.watch.tell(sign if followed is None else replace(sign, proof=followed))
 
     # ---- the end ------------------------------------------------------------------------------
 

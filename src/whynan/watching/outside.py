@@ -12,11 +12,13 @@ from torch.utils.weak import TensorWeakRef
 
 from whynan.harm.ledger import Sign
 from whynan.seam.sites import capture
-from whynan.seam.stats import is_only_below
+from whynan.seam.stats import is_only_below, number
 from whynan.seam.tensors import bad_values, saved_tensors, tensors_in
 
 MAX_NODES = 20_000
 SAME_LEAVES = 16  # turns of a loop
+_SUMMED = frozenset({torch.float32, torch.float64, torch.bfloat16})
+_strided = torch.strided
 Place = tuple[CodeType, int]
 IsWritten = Callable[[torch.Tensor], bool]  # by the program itself, which means it
 
@@ -51,6 +53,8 @@ class Outside:
 
     def returned(self, module: Any, output: Any, step: int) -> Sign | None:
         """By an outermost module, while no gradient was asked for."""
+        if _is_finite(output):
+            return None
         subject = f"output of {type(module).__name__}"
         for values in map(bad_values, tensors_in(output)):
             if values is not None and not is_only_below(values):
@@ -80,6 +84,14 @@ class Outside:
         bad = [leaf for leaf in leaves if bad_values(leaf) is not None]
         subject = "a leaf tensor"
         return [Sign(sink="parameter", subject=subject, step=step, proof=proof) for _ in bad[:1]]
+
+
+def _is_finite(output: Any) -> bool:
+    """Nearly always that is all, at a third of the cost."""
+    if type(output) is not torch.Tensor or output.dtype not in _SUMMED or output.is_meta:
+        return False
+    total = number(output.sum()) if output.layout is _strided else math.nan
+    return total - total == 0
 
 
 def place_of(frame: FrameType) -> Place:

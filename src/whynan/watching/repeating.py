@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -141,23 +142,26 @@ def can_repeat(watch: Watch) -> bool:
 
 @contextmanager
 def once_more(
-    phase: Repeating, kept: Kept, start: Callable[[], None]
+    phase: Repeating, kept: Kept, start: Callable[[], None], end_s: float
 ) -> Iterator[Callable[[Callable[[], Any]], tuple[Any, BaseException | None]]]:
-    """Gives what executes some work, from the states that `start` puts there; what that gave or raised may
-    be looked at inside of the block, at whose end everything is as it was."""
-    watch = phase.watch
+    """Gives what executes some work, from the states that `start` puts there, until `end_s`; what that gave
+    or raised may be looked at inside of the block, at whose end everything is as it was."""
+    watch, local = phase.watch, phase.watch.quiet.local
     older = frozenset(id(g.gi_frame) for g in kept.generators if g.gi_frame is not None)
+
+    def is_own() -> int:
+        return local.own
 
     def execute(work: Callable[[], Any]) -> tuple[Any, BaseException | None]:
         try:
-            with watch.quiet.handed_back(), none_outside(older):
+            with watch.quiet.handed_back(), none_outside(older, end_s, is_own):
                 return work(), None
         except KeyboardInterrupt:
             raise
         except BaseException as raised:
             return None, raised
 
-    with watch.repeating(phase, start):
+    with watch.repeating(phase, partial(kept.begin, start)):
         try:
             yield execute
         finally:

@@ -302,7 +302,8 @@ class Watch:
     compiled = _of_phase("compiled")
 
     def gradients_return(self) -> None:
-        self.quiet.then(self.recorder.leave)
+        if self.recorder.is_asleep:
+            self.quiet.then(self.recorder.leave)
 
     # ---- what the recorder sees ---------------------------------------------------------
 
