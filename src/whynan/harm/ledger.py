@@ -133,10 +133,11 @@ class Ledger:
 
     def read(self, place: Hashable, sign: Sign | None) -> None:
         """A value was taken out of a tensor. By itself that is nothing; it may be shown later."""
-        self._reads.pop(place, None)
-        if sign is None:
+        if sign is None:  # what was read there before may be part of a sum by now
             self._last_words.pop(("read", place), None)
-        elif sign.wrong:  # no text tells a wrong value from a right one
+            return
+        self._reads.pop(place, None)
+        if sign.wrong:  # no text tells a wrong value from a right one
             self._last_words[("read", place)] = sign
         elif len(self._reads) < MAX_READ:
             self._reads[place] = sign

@@ -19,10 +19,11 @@ import torch
 from whynan.model import Evidence
 from whynan.seam.optimizers import Optimizer
 from whynan.seam.private import MODULE_CALL
-from whynan.seam.sites import LIBRARY, OWN, USER, capture, kind_of_file
+from whynan.seam.sites import USER, capture, kind_of_file
 from whynan.seam.tensors import bad_values, saved_tensors
 from whynan.seam.training import Step
 from whynan.source.bodies import Lead, leads_to
+from whynan.watching.carried import Carried, user_frames
 from whynan.watching.kept import Kept, same_values
 from whynan.watching.repeating import Reached, Repeating, can_repeat, once_more
 from whynan.watching.signs import Noted, is_conclusive
@@ -35,6 +36,7 @@ MAX_TRIES = 12
 MAX_S = 60.0
 LAST_STATEMENTS = (1, 3, 8)  # of a module, so many are tried
 MAX_FRAMES = 8  # of the program's own, that are tried
+ARRAYS = ("float32", "float64", "int64", "int32", "uint8")
 Start = Callable[[], None]
 Place = tuple[str, Any]  # file, and lines and columns in it
 
@@ -46,15 +48,15 @@ class Way:
     work: Callable[[], Any]
     roots: list[Any]  # what it may change is reached from these
     code: CodeType | None = None  # of the statements, compiled anew
-    made: dict[str, torch.Tensor] = field(default_factory=dict)  # by name, the last time
+    made: dict[str, Any] = field(default_factory=dict)  # by name, the last time
     how: How = "body"
 
     @property
     def is_telling(self) -> bool:
         """Whether two different turns would differ in what they made."""
-        return any(bool(t.isfinite().any()) for t in self.made.values() if t.is_floating_point())
+        return any(bool((v - v == 0).any()) for v in self.made.values() if v.dtype != torch.bool)
 
-    def made_the_same(self, raised: BaseException) -> bool:
+    def made_the_same(self, raised: BaseException, phase: Repeating) -> bool:
         """Whether names hold the same tensors as they did in the program's own turn."""
         trace = raised.__traceback__
         while (
@@ -65,9 +67,9 @@ class Way:
             return self.code is None
         now = trace.tb_frame.f_locals
         return all(
-            same_values(value.detach(), then)
+            _same(now.get(name), then)
             for name, then in self.made.items()
-            if type(value := now.get(name)) is torch.Tensor
+            if name not in phase.before_update
         )
 
 
@@ -109,12 +111,15 @@ class Body:
         """What a loop without an optimizer is about to update its leaves with."""
         if not self._is_possible():
             return None
-        for way in self._ways(_user_frames(frame)):
-            if self._is_enough():
-                break
-            phase = _ToBackward(self._watch, None, losses)
-            if self._reaches(phase, way, self._at_the_top(0)) and is_conclusive(phase.found[0]):
-                return phase.found[0]
+        for way in self._ways(user_frames(frame)):
+            for start in self._starts(self._known_states()):
+                if self._is_enough():
+                    return None
+                phase = _ToBackward(self._watch, None, losses)
+                if self._reaches(phase, way, start):
+                    if is_conclusive(phase.found[0]):
+                        return phase.found[0]
+                    break
         return None
 
     def of_error(self, error: BaseException) -> tuple[Evidence, How] | None:
@@ -137,7 +142,7 @@ class Body:
         """A bad value is taken out. What is needed to do that again, should it come to matter."""
         if not self._is_possible():
             return None
-        ways = list(self._ways(_user_frames(frame), later=True, most=LAST_STATEMENTS))
+        ways = list(self._ways(user_frames(frame), later=True, most=LAST_STATEMENTS))
         then, place, states = (
             tensor.detach(),
             _place(frame.f_code, frame.f_lasti),
@@ -188,12 +193,12 @@ class Body:
         kept = self._kept(way)
         if kept is None:
             return False
-        is_same = False
+        is_same, phase.code = False, way.code
         with once_more(phase, kept, start, self._end_s) as execute:
             kept.without_gradients()
             _, raised = execute(way.work)
             if isinstance(raised, Reached) and phase.found:
-                is_same = (same is bool or same()) and way.made_the_same(raised)
+                is_same = (same is bool or same()) and way.made_the_same(raised, phase)
                 is_same = is_same and (same is not bool or self._is_sure(way, kept))
         return is_same
 
@@ -208,12 +213,14 @@ class Body:
             with without():
                 way.work()
 
-        with once_more(Repeating(watch, None, []), kept, start, self._end_s) as execute:
+        phase = Repeating(watch, None, [])
+        phase.code = way.code
+        with once_more(phase, kept, start, self._end_s) as execute:
             kept.without_gradients()
             _, raised = execute(work)
             if type(raised) is not type(error) or str(raised) != str(error):
                 return None
-            if not way.made_the_same(raised) or not self._is_sure(way, kept):
+            if not way.made_the_same(raised, phase) or not self._is_sure(way, kept):
                 return None
             return watch.quiet(self._explained, raised)  # type: ignore[no-any-return]  # as below
 
@@ -233,8 +240,7 @@ class Body:
     def _known_states(self) -> list[Any]:
         """Random states that a turn may have begun with."""
         watch = self._watch
-        at_the_top = watch.rewind.states_at(0) if watch.progress.uses_optimizer else None
-        return [s for s in (at_the_top, watch.calls.states) if s is not None]
+        return [s for s in (watch.rewind.states_at(0), *watch.calls.states) if s is not None]
 
     def _starts(self, states: list[Any]) -> Iterator[Start]:
         randomness = self._watch.rewind.randomness
@@ -252,7 +258,7 @@ class Body:
                 watch.quiet(watch.step_begins, step)
 
             yield Way(run, [])
-        yield from self._ways(_user_frames(step.frame))
+        yield from self._ways(user_frames(step.frame))
 
     def _ways_to_error(self, error: BaseException) -> Iterator[Way]:
         """From the innermost of the frames that it left. The outermost model was called from one of them."""
@@ -280,7 +286,7 @@ class Body:
             if number >= MAX_FRAMES:
                 return
             for lead in leads_to(frame.f_code, lasti, most):
-                arguments = _arguments(lead, frame)
+                arguments = _arguments(lead, frame, self._watch.carried)
                 if arguments is not None:
                     names = dict(frame.f_globals) if later else frame.f_globals
                     work = _callable(lead, frame, names, arguments)
@@ -336,15 +342,6 @@ def _place(code: CodeType, lasti: int) -> Place:
     return code.co_filename, list(code.co_positions())[lasti // 2]
 
 
-def _user_frames(frame: FrameType | None) -> Iterator[tuple[FrameType, int]]:
-    """The program's own that called it, from the inside, as far as nobody else stands between."""
-    while frame is not None and kind_of_file(frame.f_code.co_filename) in (OWN, LIBRARY):
-        frame = frame.f_back
-    while frame is not None and kind_of_file(frame.f_code.co_filename) == USER:
-        yield frame, frame.f_lasti
-        frame = frame.f_back
-
-
 def _roots(frame: FrameType | None) -> list[Any]:
     roots: list[Any] = []
     while frame is not None:
@@ -354,9 +351,25 @@ def _roots(frame: FrameType | None) -> list[Any]:
     return roots
 
 
-def _tensors(names: Iterable[str], frame: FrameType) -> dict[str, torch.Tensor]:
-    found = frame.f_locals
-    return {n: v.detach() for n in names if type(v := found.get(n)) is torch.Tensor}
+def _tensors(names: Iterable[str], frame: FrameType) -> dict[str, Any]:
+    """And NumPy's arrays."""
+    found = {n: frame.f_locals.get(n) for n in names}
+    tensors = {n: v.detach() for n, v in found.items() if type(v) is torch.Tensor}
+    return tensors | {n: v for n, v in found.items() if _is_array(v)}
+
+
+def _is_array(value: Any) -> bool:
+    return type(value).__module__ == "numpy" and getattr(value, "dtype", None) in ARRAYS
+
+
+def _same(now: Any, then: Any) -> bool:
+    """What is not there, or is something else, is not compared."""
+    if type(now) is torch.Tensor and type(then) is torch.Tensor:
+        return same_values(now.detach(), then)
+    if not (_is_array(now) and _is_array(then)):
+        return True
+    same_kind = now.shape == then.shape and now.dtype == then.dtype
+    return same_kind and bool(((now == then) | ((now != now) & (then != then))).all())
 
 
 def _called_again(frame: FrameType) -> Way:
@@ -365,11 +378,11 @@ def _called_again(frame: FrameType) -> Way:
     return Way(lambda: module(*args, **kwargs), [module, args, kwargs, *_roots(frame)], how="call")
 
 
-def _arguments(lead: Lead, frame: FrameType) -> Mapping[str, Any] | None:
-    if lead.carried:
+def _arguments(lead: Lead, frame: FrameType, carried: Carried) -> Mapping[str, Any] | None:
+    before, found = carried.of(lead, frame), frame.f_locals
+    if before is None:
         return None
-    found = frame.f_locals
-    given = {name: found[name] for name in lead.parameters if name in found}
+    given = {name: found[name] for name in lead.parameters if name in found} | before
     for name, by in lead.counted.items():
         if type(given.get(name)) is not int:
             return None

@@ -34,6 +34,7 @@ MAX_S = 60.0
 class _PerThread(threading.local):
     def __init__(self) -> None:
         self.states: Saved | None = None
+        self.earlier: Saved | None = None  # of the call before
         self.grown: Grown | None = None
 
 
@@ -49,16 +50,17 @@ class Calls:
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
         self._local = _PerThread()
+        self.passed: Saved | None = None  # random states after a backward pass that others follow
         self._known: dict[int, Explained] = {}  # by module, while its outputs stay bad
 
     @property
-    def states(self) -> Saved | None:
-        """Random states when a model was called last."""
-        return self._local.states
+    def states(self) -> tuple[Saved | None, ...]:
+        """Random states when a model was called last, and before that."""
+        return self.passed, self._local.states, self._local.earlier
 
     def begins(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         local = self._local
-        local.states = self._watch.rewind.randomness.save()
+        local.earlier, local.states = local.states, self._watch.rewind.randomness.save()
         local.grown = None
         if can_grow(args) or (kwargs and can_grow(kwargs.values())):
             local.grown = Grown([args, kwargs])
@@ -94,6 +96,7 @@ class Calls:
         names = frame.f_locals
         args, kwargs = names.get("args", ()), names.get("kwargs", {})
         states, grown, randomness = local.states, local.grown, watch.rewind.randomness
+        earlier = local.earlier
         around = [] if threading.active_count() > 1 else _around(frame)
         kept = Kept([module, args, kwargs, output], randomness, around, with_parameters=False)
         if kept.generators or not kept.is_complete or states is None:
@@ -107,7 +110,7 @@ class Calls:
         end_s = time.monotonic() + MAX_S
         with once_more(Calling(watch, None, []), kept, start, end_s) as execute:
             again, raised = execute(lambda: module(*args, **kwargs))
-            local.states, local.grown = states, grown
+            local.states, local.earlier, local.grown = states, earlier, grown
             if raised is not None or not _is_same(output, again):
                 return None
             if not _has_finite(output) and not kept.is_as_it_was():

@@ -68,6 +68,7 @@ class Guard:
         self.buffers = buffers
         self.history = history
         self.outside = Outside()
+        self.passes = 0  # losses that the last step was made with
         self.local = _PerThread()
         self._is_safe = False  # the update of this step cannot overflow
         self._is_spoilt = False  # a running variance is non-finite
@@ -138,7 +139,7 @@ class Guard:
         optimizer, local = step.optimizer, self.local
         dense = self._measure(optimizer)
         values, total = self.loss_values(), self.history.total
-        is_usual = 0 < total < TAME_LIMIT
+        is_usual = 0 < total < TAME_LIMIT and (self._is_safe or not _moves_to_infinity(optimizer))
         bad = [v for v in values if v - v != 0]
         if is_usual and not bad and not local.clipped and not self._is_spoilt:
             return NOTHING
@@ -158,7 +159,7 @@ class Guard:
             subject = "gradients, which all became 0"
             found.norms.append(_sign("gradient", subject, at, frames))
         found.is_hidden = bool(dense) and total == 0 and _is_huge(values)
-        found.is_large = not total < TAME_LIMIT
+        found.is_large = not total < TAME_LIMIT or _moves_to_infinity(optimizer)
         return found
 
     def _measure(self, optimizer: Optimizer) -> list[torch.Tensor]:
@@ -227,6 +228,11 @@ def _sign(
     sink: Sink, subject: str, step: int, frames: Frames | None, value: float | None = None
 ) -> Sign:
     return Sign(sink=sink, subject=subject, step=step, value=value, proof=frames)
+
+
+def _moves_to_infinity(optimizer: Optimizer) -> bool:
+    rates = [group.get("lr") for group in optimizer.param_groups]
+    return any(isinstance(rate, float) and rate - rate != 0 for rate in rates)
 
 
 def _gradients(optimizer: Optimizer) -> list[torch.Tensor]:

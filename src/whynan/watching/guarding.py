@@ -31,6 +31,7 @@ class Guarding(Phase):
     def __init__(self, watch: Watch) -> None:
         super().__init__(watch)
         self._bad_outputs: dict[int, int] = {}
+        self._early: tuple[int, Explained] | None = None  # the number of a loss of this step
         self._caller: FrameType | None = None  # of a backward pass, while it lasts
 
     # ---- training -----------------------------------------------------------------------
@@ -49,30 +50,46 @@ class Guarding(Phase):
         watch, guard, progress = self.watch, self.watch.guard, self.watch.progress
         caller, self._caller = self._caller, None
         guard.note_gradients(progress.optimizers)
+        if progress.uses_optimizer and not watch.quiet.local.depth and guard.passes > 1:
+            self._look_early(caller)
         if progress.uses_optimizer or watch.quiet.local.depth:
             return
-        self._look_at_leaves()
+        self._look_at_leaves(roots)
         losses, spoilt = guard.bad_losses(progress.step, None), guard.outside.spoils_leaves(roots)
         if losses or spoilt:
-            proof = self._backward_again(caller)
+            proof = self._backward_again(caller, list(guard.local.values))
             guard.outside.remember_leaves(proof)
             watch.ledger.backward_begins([replace(sign, proof=proof) for sign in losses])
             watch.ledger.backward_ends(spoilt=spoilt)
         progress.step = max(progress.step + 1, watch.recorder.tracer.step)
         guard.begin_step()
+        watch.rewind.save_at_border()
 
-    def _backward_again(self, caller: FrameType | None) -> Explained | None:
+    def _look_early(self, caller: FrameType | None) -> None:
+        """Gradients are accumulated: at the step, the turn of a bad loss is over."""
+        watch, values = self.watch, self.watch.guard.local.values
+        if values and values[-1] - values[-1] != 0:
+            proof = self._backward_again(caller, values[-1:])
+            self._early = None if proof is None else (len(values), proof)
+        watch.calls.passed = watch.rewind.randomness.save()
+
+    def _seen_early(self) -> Explained | None:
+        """Of a loss that this step is made with."""
+        number, proof = self._early or (0, None)
+        values = self.watch.guard.local.values[number - 1 : number] if number else []
+        return proof if values and values[0] - values[0] != 0 else None
+
+    def _backward_again(self, caller: FrameType | None, losses: list[float]) -> Explained | None:
         """Before the loop updates its leaves, for then it is too late."""
         watch = self.watch
         if caller is None or not watch.spending.may_go_on() or watch.told.has_begun:
             return None
         with watch.spending.counted():
-            losses = list(watch.guard.local.values)
             found = Body(watch, is_certain=False).of_backward(caller, losses)
         return None if found is None else Explained(found, "body")
 
-    def _look_at_leaves(self) -> None:
-        spoilt = self.watch.guard.outside.spoilt_leaf(self.watch.progress.step)
+    def _look_at_leaves(self, roots: Any = ()) -> None:
+        spoilt = self.watch.guard.outside.spoilt_leaf(self.watch.progress.step, roots)
         if spoilt is not None:
             self._harm(self.watch.ledger.updated_by_hand(spoilt), None)
 
@@ -105,6 +122,9 @@ class Guarding(Phase):
             counted = watch.ledger.step_ends(state)
             if counted:
                 self._harm(counted, None)
+            watch.carried.note(step.frame)
+            watch.guard.passes = len(watch.guard.local.values)
+        self._early = None
         watch.step_is_over()
 
     def step_left_out(self) -> None:
@@ -145,17 +165,18 @@ class Guarding(Phase):
             evidence = None
             if step is not None and not (can_rewind and alone and watch.rewind.is_certain()):
                 evidence = Body(watch).of_step(step)
-            if evidence is None and can_rewind:
+            early = self._seen_early() if evidence is None else None
+            if evidence is None and early is None and can_rewind:
                 watch.replay(sign)
                 return "cancel"
         except Exception as error:  # the harm is told all the same
             watch.rewind.stop()
             watch.recorder_failed(error)
-            evidence = None
+            evidence = early = None
         if evidence is not None:
             told.found(evidence, "body")
         else:
-            watch.tell(sign)
+            watch.tell(sign if early is None else replace(sign, proof=early))
         if policy != "skip" or step is None:
             return "go"
         watch.drop()
@@ -231,8 +252,10 @@ class Guarding(Phase):
             if not code:  # whether an infinity that nobody saw made was meant cannot be told
                 counted = [s for s in counted if s.sink == "loss" or _is_nan(s.value)]
         for sign in counted[:1]:
-            found = Body(watch).of_error(error) if error is not None else None
-            watch.tell(sign if found is None else replace(sign, proof=Explained(*found)))
+            if error is not None:
+                watch.tell_exception(sign, error)
+            else:
+                watch.tell(sign)
 
 
 def _is_nan(value: float | None) -> bool:

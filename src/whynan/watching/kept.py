@@ -103,6 +103,10 @@ class Kept:
             self.changed |= _restore(container, copy)
         self._randomness.restore(self._states)
 
+    def let_go(self) -> None:
+        self._containers, self._tensors, self._gradients, self._copies = [], {}, [], []
+        self.generators = []
+
 
 def _can_be_copied(tensor: torch.Tensor) -> bool:
     plain = type(tensor) in (torch.Tensor, nn.Parameter, nn.Buffer)

@@ -42,6 +42,7 @@ class Live(Phase):
         super().__init__(watch)
         self._calls = 0
         self._harmed = False  # this step
+        self._error: BaseException | None = None  # that ended the program
         self._followed: Explained | None = None  # what is known of the bad output it began with
 
     def take_over(self, losses: list[float]) -> None:
@@ -67,6 +68,8 @@ class Live(Phase):
         if not progress.uses_optimizer and not watch.quiet.local.depth:
             progress.step = max(progress.step, watch.recorder.tracer.step)
             self._unit_is_over()
+            if watch.phase is not self:
+                progress.step += 1  # nobody sees the update that ends it
 
     def step_begins(self, step: Step) -> Decision:
         watch = self.watch
@@ -229,14 +232,19 @@ class Live(Phase):
 
     def _tell_older(self, sign: Sign) -> None:
         """It was there before the recording began: perhaps as the output that it began with."""
-        followed = self._followed if self.watch.recorder.outputs.is_waiting else None
-        self.watch.tell(sign if followed is None else replace(sign, proof=followed))
+        waits = sign.sink == "exception" or self.watch.recorder.outputs.is_waiting
+        if self._followed is not None and waits:
+            self.watch.tell(replace(sign, proof=self._followed))
+        elif self._error is not None:
+            self.watch.tell_exception(sign, self._error)
+        else:
+            self.watch.tell(sign)
 
     # ---- the end ------------------------------------------------------------------------------
 
     def ends(self, error: BaseException | None) -> None:
         watch, recorder = self.watch, self.watch.recorder
-        code = exit_code(error)
+        code, self._error = exit_code(error), error
         harm = None if error is None or watch.told.evidence else recorder.raised(error)
         if code is not None and harm is None:
             left = [] if code else recorder.losses.left_gradients()

@@ -75,11 +75,14 @@ class Outside:
         """A loss or a gradient was bad: they may become so."""
         self._waits, self._proof = True, proof
 
-    def spoilt_leaf(self, step: int) -> list[Sign] | None:
-        """Whether one of those went bad since; None: there are none."""
+    def spoilt_leaf(self, step: int, roots: Any = ()) -> list[Sign] | None:
+        """Whether one of those went bad since, or what took its place: the leaves of `roots`. None:
+        nobody waits for that."""
         if not self._waits:
             return None
         leaves = [leaf for weak in self._leaves if (leaf := weak()) is not None]
+        if len(leaves) < len(self._leaves):
+            leaves += [leaf for root in roots for leaf in _leaves(root)]
         self._waits, proof, self._proof = False, self._proof, None
         bad = [leaf for leaf in leaves if bad_values(leaf) is not None]
         subject = "a leaf tensor"

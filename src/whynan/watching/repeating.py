@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from types import FrameType
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -49,6 +49,8 @@ class Repeating(Live):
         super().__init__(watch)
         self.found: list[Evidence] = []
         self.left_out = 0  # updates that are made already
+        self.code: CodeType | None = None  # of the statements
+        self.before_update: set[str] = set()  # names that had a value when one was left out
         self._optimizer = optimizer
         self._losses = losses
         self._passes = 0
@@ -85,10 +87,18 @@ class Repeating(Live):
         watch = self.watch
         if step.optimizer is not self._optimizer or not self._is_the_same():
             self.left_out += 1
+            self._note_names(step.frame)
             watch.forget_step()
             return "cancel"
         super().step_begins(step)
         raise Reached
+
+    def _note_names(self, frame: FrameType | None) -> None:
+        """What was computed before an update that is made already is another value now."""
+        while frame is not None and frame.f_code is not self.code:
+            frame = frame.f_back
+        if frame is not None:
+            self.before_update |= frame.f_locals.keys()
 
     def _is_the_same(self) -> bool:
         now = self.watch.guard.loss_values()
@@ -149,6 +159,8 @@ def once_more(
     watch, local = phase.watch, phase.watch.quiet.local
     older = frozenset(id(g.gi_frame) for g in kept.generators if g.gi_frame is not None)
 
+    ends: list[BaseException] = []
+
     def is_own() -> int:
         return local.own
 
@@ -159,6 +171,7 @@ def once_more(
         except KeyboardInterrupt:
             raise
         except BaseException as raised:
+            ends.append(raised)
             return None, raised
 
     with watch.repeating(phase, partial(kept.begin, start)):
@@ -166,6 +179,9 @@ def once_more(
             yield execute
         finally:
             kept.put_back()
+            kept.let_go()
+            for raised in ends:
+                raised.__traceback__ = None  # it holds the frames, and they it
 
 
 def _is_distributed() -> bool:

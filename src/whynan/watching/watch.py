@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -22,7 +23,9 @@ from whynan.seam.reading import readable
 from whynan.seam.support import remark
 from whynan.seam.training import Step
 from whynan.seam.values import know_safetensors
+from whynan.watching.body import Body
 from whynan.watching.calling import Calls
+from whynan.watching.carried import Carried
 from whynan.watching.guard import Guard
 from whynan.watching.guarding import Guarding
 from whynan.watching.history import History
@@ -33,7 +36,7 @@ from whynan.watching.progress import Progress
 from whynan.watching.repeating import Repeating, Spending
 from whynan.watching.replaying import Replaying
 from whynan.watching.rewind import Rewind
-from whynan.watching.signs import explained
+from whynan.watching.signs import Explained, explained
 from whynan.watching.told import Teller, Told
 
 
@@ -63,6 +66,7 @@ class Watch:
         self.told = Told(teller, self.recorder)
         self.calls = Calls(self)
         self.spending = Spending()
+        self.carried = Carried()
         self.phase: Phase = Guarding(self)
         self._patches = Patches()
 
@@ -176,6 +180,11 @@ class Watch:
             self.told.found(found.evidence, found.how)
         else:
             self.told.unexplained(sign)
+
+    def tell_exception(self, sign: Sign, error: BaseException) -> None:
+        """Whose frames are still there."""
+        found = None if self.told.has_begun else Body(self).of_error(error)
+        self.tell(sign if found is None else replace(sign, proof=Explained(*found)))
 
     def can_rewind(self, sign: Sign) -> bool:
         skips = self.plan.policy == "skip"
