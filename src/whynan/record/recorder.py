@@ -285,6 +285,9 @@ class Recorder:
     def state_loaded(self, optimizer: torch.optim.Optimizer) -> None:
         self.updates.state_loaded(optimizer)
 
+    def file_loaded(self, file: str, obj: Any) -> None:
+        self.slicer.files.loaded(file, obj)
+
     def fetch_begins(self, fetch: Fetch) -> None:
         self.tracer.local.data += 1
 
