@@ -12,6 +12,7 @@ from whynan.repair.rewrites import (
     division,
     domain,
     entropy,
+    existing,
     exponentials,
     features,
     logarithms,
@@ -29,7 +30,7 @@ from whynan.repair.rewrites import (
 )
 
 FAMILIES = (
-    entropy, noise, squashed, products, moments, logarithms, across, running_sums, exponentials, roots, selection, division, domain, clamps, masks, matrices, precision, data,
+    entropy, noise, squashed, products, moments, existing, logarithms, across, running_sums, exponentials, roots, selection, division, domain, clamps, masks, matrices, precision, data,
     features,
     training,
 )  # fmt: skip
