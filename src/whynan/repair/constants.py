@@ -64,6 +64,9 @@ class Constants:
     def _of_name(self, source: Source, name: cst.Name, depth: int) -> Iterator[Place]:
         given = source.bindings(name.value, source.scope(name))
         given = given or source.bindings(name.value, source.module)
+        if not given:
+            yield from self._imported(source, name.value)
+            return
         if len(given) != 1:
             raise Lost
         above = source.parent(given[0])
@@ -74,8 +77,14 @@ class Constants:
             above = source.parent(above)
         if isinstance(above, (cst.Assign, cst.AnnAssign)) and above.value is not None:
             yield Place(source, above.value)
-        elif (home := self._module(source, _imported_from(source, name.value))) is not None:
-            yield from _at_the_top(home, name.value)
+
+    def _imported(self, source: Source, name: str) -> Iterator[Place]:
+        """`from config import EPS`."""
+        for binding in source.names.bindings.values():
+            if binding.place == name and "." in binding.imported:
+                module, _, original = binding.imported.rpartition(".")
+                home = self._file(source, module)
+                yield from _at_the_top(home, original) if home is not None else ()
 
     def _of_parameter(self, source: Source, parameter: cst.Param) -> Iterator[Place]:
         """What the calls give for it, and its default where one gives nothing."""
@@ -139,17 +148,16 @@ class Constants:
                         if arg.keyword is not None and arg.keyword.value == name:
                             yield Place(source, arg.value)
 
-    def _module(self, source: Source, name: str | None) -> Source | None:
+    def _module(self, source: Source, name: str) -> Source | None:
         """A file of the user's own that this one imports under a name."""
-        if not name:
-            return None
-        path = name.lstrip(".")
-        for binding in source.names.bindings.values():
-            if binding.place == name and binding.imported:
-                path = binding.imported.lstrip(".")
+        found = (b.imported for b in source.names.bindings.values() if b.place == name)
+        imported = next(filter(None, found), None)
+        return self._file(source, imported) if imported is not None else None
+
+    def _file(self, source: Source, module: str) -> Source | None:
         root = Path(self.project.case.root or os.getcwd())
         for folder in (Path(source.path).parent, root):
-            file = folder / (path.replace(".", "/") + ".py")
+            file = folder / (module.strip(".").replace(".", "/") + ".py")
             if file.is_file() and self.project.case.is_own(str(file)):
                 return self.project.source(str(file))
         return None
@@ -175,21 +183,12 @@ def _at_the_top(source: Source, name: str) -> Iterator[Place]:
 
 def _fields(source: Source, name: str, within: cst.ClassDef | None) -> Iterator[Place]:
     """`eps: float = 1e-8` or `eps = 1e-8` in the body of a class."""
-    for kind in (cst.AnnAssign, cst.Assign):
-        for field in source.every(kind, within):
-            target = field.target if isinstance(field, cst.AnnAssign) else field.targets[0].target
-            line = source.parent(field)
-            owner = class_of(source, line) if line is not None else None
-            named = isinstance(target, cst.Name) and target.value == name
-            if named and owner is not None and within in (None, owner) and field.value is not None:
-                yield Place(source, field.value)
-
-
-def _imported_from(source: Source, name: str) -> str | None:
-    for statement in source.every(cst.ImportFrom):
-        if statement.module is None or isinstance(statement.names, cst.ImportStar):
-            continue
-        for alias in statement.names:
-            if source.code(alias.name) == name and alias.asname is None:
-                return source.code(statement.module)
-    return None
+    fields: list[tuple[cst.CSTNode, Expression, Expression | None]] = []
+    fields += [(f, f.target, f.value) for f in source.every(cst.AnnAssign, within)]
+    fields += [(f, f.targets[0].target, f.value) for f in source.every(cst.Assign, within)]
+    for field, target, value in fields:
+        line = source.parent(field)
+        owner = class_of(source, line) if line is not None else None
+        named = isinstance(target, cst.Name) and target.value == name
+        if named and owner is not None and within in (None, owner) and value is not None:
+            yield Place(source, value)

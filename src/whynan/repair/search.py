@@ -25,7 +25,16 @@ from whynan.run.program import Program
 ROUNDS = 3
 SECOND_TRIES = 4  # candidates for a fault that a first change uncovered
 # Kinds of changes that are meant to act near a singular point only.
-BOUNDS = ("clamp", "raise_eps", "add_eps", "eps_inside", "finite_", "np_maximum", "np_divisor", "smooth_")
+BOUNDS = (
+    "clamp",
+    "raise_eps",
+    "add_eps",
+    "eps_inside",
+    "finite_",
+    "np_maximum",
+    "np_divisor",
+    "smooth_",
+)
 LEAST_S = 5.0  # no trial is started with less time than this
 
 

@@ -20,6 +20,7 @@ from whynan.repair.rewrites import (
     matrices,
     moments,
     noise,
+    options,
     precision,
     products,
     roots,
@@ -30,14 +31,14 @@ from whynan.repair.rewrites import (
 )
 
 FAMILIES = (
-    entropy, noise, squashed, products, moments, existing, logarithms, across, running_sums, exponentials, roots, selection, division, domain, clamps, masks, matrices, precision, data,
+    entropy, noise, squashed, products, moments, existing, options, logarithms, across, running_sums, exponentials, roots, selection, division, domain, clamps, masks, matrices, precision, data,
     features,
     training,
 )  # fmt: skip
 
 # Training-level changes that answer a cause directly.
 REMEDIES = {
-    "lower_lr": {"high_learning_rate"},
+    "lower_lr": {"high_learning_rate", "exploding_gradients"},
     "kaiming_init": {"bad_init"},
     "standardise": {"bad_data"},
     "drop_outliers": {"bad_data"},

@@ -44,7 +44,9 @@ def _number(case: Case, constants: Constants, op: OpRecord) -> Place | None:
         return None
     source = constants.project.source(op.site.file)
     node = source.expression_at(op.site) if source is not None else None
-    for part in _parts(source, node) if source is not None else ():
+    if source is None:
+        return None
+    for part in _parts(source, node):
         found = constants.of(source, part)
         value = number_of(found.node) if found is not None else None
         if value is not None and 0 < value <= LARGEST:

@@ -12,9 +12,11 @@ from whynan.repair.calls import Fn, call_of, fn, made_by, number_of, one_minus
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.flow import SAME_ELEMENTS
-from whynan.repair.rewrites.amounts import floor, is_count, margin
+from whynan.repair.rewrites.amounts import floor, is_count, margin, unused
 from whynan.repair.source import Expression, Source
 
+# The slope of a logarithm overflows for values that are not quite 0 yet.
+IN_LOG_SPACE = ("log_nonpositive", "gradient_singularity", "overflow")
 VIEWS = SAME_ELEMENTS | {"max", "amax"}  # which keep the order of logarithms
 
 
@@ -23,10 +25,10 @@ def propose(case: Case) -> Iterator[Candidate]:
     if case.source is None or log is None or "log_nonpositive" not in row(case.forward_op).fails:
         return
     known = row(log.name)
+    if log.name == "log" and case.mechanism in IN_LOG_SPACE:
+        yield from _log_space(case, case.source, log)
     if case.mechanism not in ("log_nonpositive", "gradient_singularity"):
         return
-    if log.name == "log":
-        yield from _log_space(case, case.source, log)
     if log.name == "logit" and log.argument(0, "eps") is None:
         inside = (
             log.rebuilt("logit", case.source.code(log.operand)).removesuffix(")") + ", eps=1e-6)"
@@ -40,11 +42,6 @@ def propose(case: Case) -> Iterator[Candidate]:
         )
     elif known.domain is not None and known.domain.high == math.inf:
         yield from _floored(case, case.source, log)
-    elif log.name == "ctc_loss" and log.argument(9, "zero_infinity") is None:
-        text = case.source.code(log.node).removesuffix(")").rstrip(", \n") + ", zero_infinity=True)"
-        title = "let `ctc_loss` give 0 for targets that no alignment can produce"
-        edit = Edit(case.source).replace(log.node, text)
-        yield from case.change(edit, "zero_infinity", title, Tier.GUARD)
 
 
 def _log_space(case: Case, source: Source, log: Fn) -> Iterator[Candidate]:
@@ -81,7 +78,32 @@ def _of_softmax(case: Case, source: Source, log: Fn) -> Iterator[Candidate]:
         return
     title = "take the logarithm before the small values are rounded away"
     edit = Edit(source).replace(log.node, source.code(inside)).inline(values)
+    if values and (shared := _logits_once(source, log, values, inside)) is not None:
+        edit = shared
     yield from case.change(edit, "log_softmax", title, Tier.EXACT)
+
+
+def _logits_once(
+    source: Source, log: Fn, values: list[Expression], inside: Expression
+) -> Edit | None:
+    """Where the probability is read besides: `logits = net(x)`, so that the model runs once."""
+    value = values[-1]
+    softmax, line = fn(source, value), source.statement(value)
+    target = source.parent(value)
+    name = target.targets[0].target if isinstance(target, cst.Assign) else None
+    if softmax is None or line is None or not isinstance(name, cst.Name):
+        return None
+    if not any(isinstance(n, cst.Call) for n in (softmax.operand, *source.below(softmax.operand))):
+        return None  # a name: nothing is computed twice
+    if all(set(source.ancestors(u)) & {*values} for u in source.other_uses(name.value, log.node)):
+        return None
+    logits = unused(source, "logits", value)
+    old = source.code(softmax.operand)
+    text = source.code(inside)
+    if text.count(old) != 1:
+        return None
+    edit = Edit(source).before(line, f"{logits} = {old}")
+    return edit.replace(softmax.operand, logits).replace(log.node, text.replace(old, logits))
 
 
 def in_log_space(
