@@ -35,6 +35,7 @@ BOUNDS = (
     "np_divisor",
     "smooth_",
 )
+MOST_TRIALS = 16  # a change that needs more guessing than that is none an expert would make
 LEAST_S = 5.0  # no trial is started with less time than this
 
 
@@ -89,7 +90,9 @@ class Search:
         uncovered = self._rounds(exact, [], most=Tier.EXACT)
         # A second guard costs one trial; another course of the training is a guess, of many.
         uncovered = self._rounds(rest[: len(rest) - len(training)], uncovered, most=Tier.GUARD)
-        self._rounds(training, uncovered, most=Tier.TRAINING)
+        # Another course answers a failure of the training, not what a guard uncovered.
+        most = Tier.TRAINING if any(c.tier is Tier.TRAINING for c in training) else Tier.GUARD
+        self._rounds(training, uncovered, most=most)
         return self
 
     def _rounds(self, level: list[Candidate], uncovered: list[Tried], most: Tier) -> list[Tried]:
@@ -133,6 +136,8 @@ class Search:
                 self._leave(candidate, "an earlier change was verified")
             elif _invents(candidate, self.before.anomalies[0].evidence.sink):
                 self._leave(candidate, "the value is only shown, and would be the bound itself")
+            elif len([t for t in self.tried if t.seconds]) >= MOST_TRIALS:
+                self._leave(candidate, f"{MOST_TRIALS} changes were tried before it")
             elif left < LEAST_S:
                 self._leave(candidate, f"the {self.budget_s:g} s for trying were used up")
             else:

@@ -15,6 +15,7 @@ from whynan.repair.rewrites import (
     existing,
     exponentials,
     features,
+    log_space,
     logarithms,
     masks,
     matrices,
@@ -31,7 +32,7 @@ from whynan.repair.rewrites import (
 )
 
 FAMILIES = (
-    entropy, noise, squashed, products, moments, existing, options, logarithms, across, running_sums, exponentials, roots, selection, division, domain, clamps, masks, matrices, precision, data,
+    entropy, noise, squashed, products, moments, existing, options, logarithms, across, running_sums, exponentials, log_space, roots, selection, division, domain, clamps, masks, matrices, precision, data,
     features,
     training,
 )  # fmt: skip

@@ -165,9 +165,26 @@ def _guarded(case: Case, source: Source, divisor: Expression) -> Iterator[Candid
         return
     text = f"{source.receiver(divisor)}.clamp(min={eps})"
     title = f"keep {_named(source, divisor)} away from 0"
-    yield from case.change(
-        Edit(source).replace(divisor, text), "clamp_denominator", title, Tier.GUARD
-    )
+    edit = Edit(source).replace(divisor, text)
+    twin = _twin(case, source, divisor)
+    if twin is not None:
+        edit.replace(twin.right, f"{source.receiver(twin.right)}.clamp(min={eps})")
+        title += f", and {source.quoted(twin.right, 'the other')} as well"
+    yield from case.change(edit, "clamp_denominator", title, Tier.GUARD)
+
+
+def _twin(case: Case, source: Source, divisor: Expression) -> cst.BinaryOperation | None:
+    """`h / w` beside the `w / h` that failed: what was 0 once may be 0 on the other side."""
+    quotient, stats = source.parent(divisor), case.origin.inputs[0].stats
+    if not isinstance(quotient, cst.BinaryOperation) or stats is None or (stats.min or 0) < 0:
+        return None
+    scope = source.scope(divisor)
+    for other in source.every(cst.BinaryOperation, None if scope is source.module else scope):
+        if not isinstance(other.operator, cst.Divide) or other is quotient:
+            continue
+        if source.same(other.left, divisor) and source.same(other.right, quotient.left):
+            return other
+    return None
 
 
 def _named(source: Source, divisor: Expression) -> str:

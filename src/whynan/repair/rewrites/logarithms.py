@@ -230,20 +230,56 @@ def _floored(case: Case, source: Source, log: Fn) -> Iterator[Candidate]:
     if again is not None:
         yield from case.change(again, "clamp_argument", title, Tier.GUARD)
         return
-    if (
-        known.domain is not None
-        and not known.domain.low
-        and operand is not None
-        and (operand.value or 0) < 0
-    ):
-        everywhere = _constrained(source, log, argument, "1e-3")
-        if everywhere is not None:
-            title = "keep this value positive wherever the function uses it"
-            yield from case.change(everywhere, "clamp_variable", title, Tier.GUARD)
-            return
+    if known.domain is not None and not known.domain.low and operand is not None:
+        negative = (operand.value or 0) < 0
+        for least in ("1e-3",) if negative else ("1e-6", "1e-3"):
+            everywhere = _constrained(source, log, argument, least)
+            if everywhere is None or not (negative or _divides_too(source, argument)):
+                break
+            text = "keep this value positive wherever the function uses it"
+            yield from case.change(everywhere, "clamp_variable", text, Tier.GUARD)
+            if negative:
+                return
+    twin = _complement_too(source, log, argument)
+    if twin is not None and bound == floor(case.dtype):
+        yield from case.change(_both_ends(case, source, argument, twin), "clamp_argument", "keep the probability away from 0 and 1, for both logarithms", Tier.GUARD)  # fmt: skip
     clamp = "clamp_" if log.inplace else "clamp"
     edit = Edit(source).replace(argument, f"{source.receiver(argument)}.{clamp}(min={bound})")
     yield from case.change(edit, "clamp_argument", title, Tier.GUARD)
+
+
+def _divides_too(source: Source, argument: Expression) -> bool:
+    """`log(var) + err / var`: a floor for one of them alone is no model of anything."""
+    scope = source.scope(argument)
+    return any(
+        isinstance(q.operator, cst.Divide) and source.same(q.right, argument)
+        for q in source.every(cst.BinaryOperation, None if scope is source.module else scope)
+    )
+
+
+def _complement_too(source: Source, log: Fn, argument: Expression) -> Expression | None:
+    """`p` of the `log(1 - p)` beside a `log(p)`, or the other way round."""
+    p = one_minus(argument) or argument
+    scope = source.scope(log.node)
+    for call in source.every(cst.Call, None if scope is source.module else scope):
+        other = fn(source, call)
+        if other is None or other.name != "log" or other.node is log.node or other.inplace:
+            continue
+        q = one_minus(other.operand) or other.operand
+        if (
+            isinstance(q, cst.Name)
+            and source.same(q, p)
+            and (q is other.operand) != (p is argument)
+        ):
+            return q
+    return None
+
+
+def _both_ends(case: Case, source: Source, argument: Expression, twin: Expression) -> Edit:
+    gap, edit = margin(case.dtype), Edit(source)
+    for p in (one_minus(argument) or argument, twin):
+        edit.replace(p, f"{source.receiver(p)}.clamp({gap}, 1 - {gap})")
+    return edit
 
 
 def _constrained(source: Source, log: Fn, argument: Expression, bound: str) -> Edit | None:
