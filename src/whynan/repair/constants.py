@@ -73,10 +73,9 @@ class Constants:
         if isinstance(above, cst.Param):
             yield from self._of_parameter(source, above)
             return
-        if isinstance(above, cst.AssignTarget):
-            above = source.parent(above)
-        if isinstance(above, (cst.Assign, cst.AnnAssign)) and above.value is not None:
-            yield Place(source, above.value)
+        value = _given_value(source, given[0])
+        if value is not None:
+            yield Place(source, value)
 
     def _imported(self, source: Source, name: str) -> Iterator[Place]:
         """`from config import EPS`."""
@@ -175,10 +174,25 @@ def entries_of(table: cst.Dict, key: str) -> list[cst.DictElement]:
 
 def _at_the_top(source: Source, name: str) -> Iterator[Place]:
     for target in source.bindings(name, source.module):
-        above = source.parent(target)
-        above = source.parent(above) if isinstance(above, cst.AssignTarget) else above
-        if isinstance(above, (cst.Assign, cst.AnnAssign)) and above.value is not None:
-            yield Place(source, above.value)
+        value = _given_value(source, target)
+        if value is not None:
+            yield Place(source, value)
+
+
+def _given_value(source: Source, target: cst.Name) -> Expression | None:
+    """The right side of `name = value`, also of `a, b = 1, 2`."""
+    above = source.parent(target)
+    if isinstance(above, cst.Element):
+        targets = source.parent(above)
+        position = targets.elements.index(above) if isinstance(targets, cst.Tuple) else 0
+        statement = source.parent(source.parent(targets) or above) if targets else None
+        values = statement.value if isinstance(statement, cst.Assign) else None
+        if isinstance(values, cst.Tuple) and isinstance(targets, cst.Tuple):
+            if len(values.elements) == len(targets.elements):
+                return values.elements[position].value
+        return None
+    above = source.parent(above) if isinstance(above, cst.AssignTarget) else above
+    return above.value if isinstance(above, (cst.Assign, cst.AnnAssign)) else None
 
 
 def _fields(source: Source, name: str, within: cst.ClassDef | None) -> Iterator[Place]:

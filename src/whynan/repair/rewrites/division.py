@@ -11,6 +11,7 @@ from whynan.repair.calls import binary, call_of, fn, made_by, number_of
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.rewrites.amounts import divisor_floor, is_count, spread_floor
+from whynan.repair.rewrites.plain import is_plain
 from whynan.repair.source import Expression, Source
 
 NORMS = row("norm").spellings
@@ -24,7 +25,7 @@ def propose(case: Case) -> Iterator[Candidate]:
         return
     yield from _normalize_in_float(case, source, node)
     divisor = _divisor(source, node)
-    if divisor is None:
+    if divisor is None or is_plain(case):
         return
     quotient = binary(node, cst.Divide)
     if quotient is not None:

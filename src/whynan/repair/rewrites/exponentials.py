@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
-from whynan.model import Operand
+from whynan.model import OpRecord
 from whynan.ops.table import that
 from whynan.repair.calls import Fn, binary, call_of, fn, number_of
 from whynan.repair.case import Candidate, Case, Tier
@@ -162,15 +162,16 @@ def _sigmoid(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
 
 def _huge_before(case: Case) -> Iterator[Candidate]:
     """An exponential that is huge already, before what overflowed."""
-    for op in case.culprit.upstream if case.culprit is not None else ():
-        if op.name == "exp" and (op.value or 0) > HUGE and op.inputs:
-            yield from _bounded_where_made(case, op.inputs[0])
+    makers = case.culprit.upstream if case.culprit is not None else ()
+    for index, op in enumerate(makers):
+        if op.name == "exp" and (op.value or 0) > HUGE:
+            yield from _bounded_where_made(case, makers[index + 1 :])
             return
 
 
-def _bounded_where_made(case: Case, exponent: Operand | None) -> Iterator[Candidate]:
+def _bounded_where_made(case: Case, makers: Sequence[OpRecord]) -> Iterator[Candidate]:
     """The output of a layer that is the exponent, or half of it: all its uses then agree."""
-    for op in exponent.upstream if exponent is not None else ():
+    for op in makers:
         if op.name in SCALED:
             continue
         source = case.source_of(op.site.file) if op.site and case.is_own(op.site.file) else None
@@ -185,7 +186,7 @@ def _bounded_where_made(case: Case, exponent: Operand | None) -> Iterator[Candid
 
 
 def _bounded(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
-    yield from _bounded_where_made(case, case.culprit)
+    yield from _bounded_where_made(case, case.culprit.upstream if case.culprit else ())
     bound = "10" if case.dtype == "float16" else "20"
     title = f"bound the exponent of {source.quoted(exp.node, '`exp`')} before it overflows"
     if _has_other_uses(source, exp):  # one use alone would no longer fit the others
