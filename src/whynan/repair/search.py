@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from whynan.model import Diagnosis, Fix
+from whynan.model import ADVICE, Diagnosis, Fix
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.originals import Originals, program_root
 from whynan.repair.patches import unified
 from whynan.repair.rewrites import propose
+from whynan.repair.sentences import said
 from whynan.repair.trial import Ran, Trial
 from whynan.repair.verdict import (
     MARGIN_STEPS,
@@ -125,7 +126,15 @@ class Search:
     def fixes(self) -> tuple[Fix, ...]:
         """What was found comes first, then the others in the order of trying."""
         rest = [t for t in self.tried if t is not self.found]
-        return tuple(t.as_fix(self.originals) for t in ([self.found] if self.found else []) + rest)
+        found = [self.found] if self.found else []
+        return (*(t.as_fix(self.originals) for t in found + rest), *self._advice())
+
+    def _advice(self) -> Iterator[Fix]:
+        """Where nothing was verified: the sentence that an expert would say."""
+        case = Case(self.before.anomalies[0], {}, self._root, self.originals)
+        text = said(case) if self.found is None else None
+        if text is not None:
+            yield Fix(kind=ADVICE, title=text, evidence="no change of a line mends this")
 
     def _all_of(self, candidates: list[Candidate]) -> list[Tried]:
         """Try them in order until one is verified; what uncovered another failure comes back."""

@@ -11,6 +11,7 @@ from whynan.repair.calls import binary, call_of, fn, made_by, number_of
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.rewrites.amounts import divisor_floor, is_count, spread_floor
+from whynan.repair.rewrites.data import nan_aware
 from whynan.repair.rewrites.plain import is_plain
 from whynan.repair.source import Expression, Source
 
@@ -27,6 +28,10 @@ def propose(case: Case) -> Iterator[Candidate]:
     divisor = _divisor(source, node)
     if divisor is None or is_plain(case):
         return
+    without = list(_left_out_of_mean(case))
+    if without:
+        yield from without
+        return  # a made-up score would change the mean of the others
     quotient = binary(node, cst.Divide)
     if quotient is not None:
         yield from _normalized(case, source, quotient)
@@ -34,6 +39,12 @@ def propose(case: Case) -> Iterator[Candidate]:
     if quotient is not None:
         yield from _smoothed(case, source, quotient)
     yield from _guarded(case, source, divisor)
+
+
+def _left_out_of_mean(case: Case) -> Iterator[Candidate]:
+    """A score of a class that occurs nowhere, shown as part of a mean."""
+    if case.anomaly.evidence.sink in ("observed", "output") and case.origin.phase == "forward":
+        yield from nan_aware(case, "leave what has no value out of the mean: it occurs nowhere, neither found nor missed")  # fmt: skip
 
 
 def _divisor(source: Source, node: Expression) -> Expression | None:
