@@ -145,7 +145,13 @@ def _fix(script: Path, args: list[str]) -> dict[str, Any]:
         "causes": {c.code: c.evidence for c in first.finding.causes},
         "sample": None if sample is None else [sample.index, sample.bad, sample.dataset_index],
         "fixes": [
-            {"kind": f.kind, "verdict": f.verdict, "evidence": f.evidence, "patch": f.patch}
+            {
+                "kind": f.kind,
+                "title": f.title,
+                "verdict": f.verdict,
+                "evidence": f.evidence,
+                "patch": f.patch,
+            }
             for f in search.fixes()
         ],
         "texts": dict(search.found.candidate.texts) if search.found else {},
