@@ -56,20 +56,44 @@ class Beginning:
             self._findings.numpy.start()
             self._start(late=True)
 
+    def _become_rank_when_joining(self) -> None:
+        """A launcher need not say that there are others, and Lightning's is itself the first rank."""
+        from torch import distributed
+
+        if distributed.is_available():
+            from whynan.seam.exchanges import when_joined
+
+            when_joined(self._become_rank, self._patches)
+
+    def _become_rank(self) -> None:
+        from torch import distributed
+
+        if self.is_rank or not distributed.is_initialized() or distributed.get_world_size() < 2:
+            return
+        self.is_rank = True
+        self._anew()
+        if self._findings.lockstep is not None:
+            self._findings.lockstep.job.job_joined()
+
     def _begin_again(self) -> None:
         """Torch's code has run a second time: its types are new objects, so all that knows the old
         ones is made anew. Several ranks cannot, as they have joined already."""
+        if self._findings.watch is not None:
+            if self.is_rank:
+                self.presence.lost(SECOND_TIME)
+            else:
+                self._anew(forget_torch)
+
+    def _anew(self, between: Callable[[], None] = lambda: None) -> None:
+        """Another watch instead of this one, which keeps what was found."""
         findings, watch = self._findings, self._findings.watch
         if watch is None:
-            return
-        if self.is_rank:
-            self.presence.lost(SECOND_TIME)
             return
         findings.keep()
         with self._or_unwatched():
             watch.abandon()
             findings.watch = None
-            forget_torch()
+            between()
             self._start(late=True)
 
     def _start(self, late: bool) -> None:
@@ -98,6 +122,7 @@ class Beginning:
             watch = findings.lockstep.watch
         else:
             watch = Watch(plan, findings)
+            self._become_rank_when_joining()
         findings.watch = watch
         watch.start(optimizers=optimizers_so_far() if late else [])
         if findings.lockstep is not None:
