@@ -30,7 +30,7 @@ def start(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
             "PYTHONPATH": str(SOURCE),
             "WHYNAN_TEST_JOB": str(folder),
             "TMPDIR": str(folder),
-        },  # fmt: skip
+        },
         capture_output=True,
         text=True,
         timeout=LIMIT_S,

@@ -118,7 +118,7 @@ class Beginning:
         if self.is_rank:
             from whynan.ranks.lockstep import Lockstep
 
-            findings.lockstep = Lockstep(plan, findings)
+            findings.lockstep = Lockstep(plan, findings, options.speaker)
             watch = findings.lockstep.watch
         else:
             watch = Watch(plan, findings)

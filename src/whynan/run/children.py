@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from whynan import voice
 from whynan.run.program import Program, without_own_frames
 from whynan.run.rank_programs import RankPrograms
 from whynan.run.unwatched import REMARK, Forked
@@ -66,14 +65,12 @@ class Children:
         self._forked: Forked | None = None
         self._folder: Path | None = None
         self._patches = Patches()
-        self._said = False
 
     def install(self) -> None:
         self._patches.wrap(multiprocessing.process.BaseProcess, "start", self._wrap_start)
-        if self._options.children:
-            self._forked = Forked()
-            options = self._options.from_here()
-            RankPrograms(options, self._folder_for_word).install(self._patches)
+        self._forked = Forked()
+        options = self._options.from_here()
+        RankPrograms(options, self._folder_for_word).install(self._patches)
 
     def _wrap_start(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def start(process: Any) -> None:
@@ -91,12 +88,7 @@ class Children:
         if target is None:
             return  # a class with a `run` of its own
         spawns = getattr(target, "__module__", "") == "torch.multiprocessing.spawn"
-        if not self._options.children:
-            if spawns and not self._said:
-                self._said = True
-                text = "the processes that the script starts are not looked at here; "
-                voice.say(f"{text}`whynan run` does")
-        elif spawns:
+        if spawns:
             # It hands an exception of the first argument on to the starter: watch inside it.
             process._args = (self._watched(args[0]), *args[1:])
         elif _module(target).split(".")[0] not in NOT_THE_USERS:

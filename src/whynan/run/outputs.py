@@ -45,8 +45,8 @@ class RunOptions:
     live_steps: int | None = None  # how many steps `auto` records before it only guards
     fixes_follow: bool = False  # changes are tried right after the report
     is_shown: bool = True  # False: whoever started this run draws the report
-    children: bool = True  # ranks that the program starts itself are watched, too
-    rank_module: str | None = None  # a trial: what its ranks are started by
+    speaker: int = 0  # the rank that tells of a job that ends healthy
+    rank_command: tuple[str, ...] = ()  # a trial: what its ranks are started by
 
     @property
     def operands_are_kept(self) -> bool:
@@ -61,8 +61,8 @@ class RunOptions:
 
     def for_ranks(self) -> list[str]:
         """For Python's command line: a rank that is a program of its own, with the same options."""
-        if self.rank_module is not None:
-            return ["-m", self.rank_module]
+        if self.rank_command:
+            return list(self.rank_command)
         flags = ["--mode", self.mode, "--on-anomaly", self.on_anomaly]
         for name in (*PATHS, "max_steps"):
             if (value := getattr(self, name)) is not None:
