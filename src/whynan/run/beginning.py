@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ class Beginning:
         self.presence = Presence(self._torch_has_come, self._begin_again)
         self.is_rank = launched() or starter is not None
         self._findings = findings
+        self._pid = os.getpid()
         self._starter = starter  # in a process that a watched program started
         self._is_watched: Callable[[], None] = lambda: None  # called there when the watch begins
         self._patches = Patches()
@@ -68,9 +70,11 @@ class Beginning:
     def _become_rank(self) -> None:
         from torch import distributed
 
-        if self.is_rank or not distributed.is_initialized() or distributed.get_world_size() < 2:
+        if self.is_rank or os.getpid() != self._pid:  # a forked process has what its parent had
             return
-        self.is_rank = True
+        self.is_rank = distributed.is_initialized() and distributed.get_world_size() > 1
+        if not self.is_rank:
+            return
         self._anew()
         if self._findings.lockstep is not None:
             self._findings.lockstep.job.job_joined()
