@@ -366,6 +366,9 @@ class Recorder:
     def outliving(self, record: Record) -> None:
         self.slicer.freeze(record)
 
+    def generator_used(self, generator: torch.Generator) -> None:
+        self._watcher.generator_used(generator)
+
     def leaves_updated(self) -> None:
         """A hand-written update is complete."""
         self.names.let_go()

@@ -36,6 +36,7 @@ from whynan.seam.stats import look
 NUMBERS = frozenset({bool, int, float, type(None)})
 _strided = torch.strided
 _Parameter = torch.nn.Parameter
+_Generator = torch.Generator
 _new_ref = tuple.__new__
 _grad_enabled = torch.is_grad_enabled
 
@@ -208,6 +209,8 @@ class Tracer:
                                 meet_leaf(local, ref[0], tensor)
                 refs.append(group)
             else:
+                if type(arg) is _Generator:
+                    self.follower.generator_used(arg)
                 refs.append(arg)
         if requires_grad and grad_enabled and node is None:
             self.began = True

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from whynan.seam import kernels  # noqa: F401  # its rows
+from whynan.seam import kernels, profiling  # noqa: F401  # their rows
 from whynan.seam.names import NOTHING, needed, optional, read
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from whynan.model import Sink
 from whynan.seam.optimizers import (
     TAME_LIMIT,
     Optimizer,
+    gradient_limit,
     learning_rate,
     moves_safely,
     parameters,
@@ -69,7 +70,8 @@ class Guard:
         self.history = history
         self.outside = Outside()
         self.local = _PerThread()
-        self._is_safe = False  # the update of this step cannot overflow
+        self._is_safe = False  # the update of this step cannot overflow with moderate gradients
+        self._limit = TAME_LIMIT  # that they have to stay below
         self._is_spoilt = False  # a running variance is non-finite
         # Parameters that held an infinity before their first update: a class that is ruled out.
         self._infinite: dict[int, weakref.ref[torch.Tensor]] = {}
@@ -138,7 +140,7 @@ class Guard:
         optimizer, local = step.optimizer, self.local
         dense = self._measure(optimizer)
         values, total = self.loss_values(), self.history.total
-        is_usual = 0 < total < TAME_LIMIT
+        is_usual = 0 < total < self._limit
         bad = [v for v in values if v - v != 0]
         if is_usual and not bad and not local.clipped and not self._is_spoilt:
             return NOTHING
@@ -158,7 +160,7 @@ class Guard:
             subject = "gradients, which all became 0"
             found.norms.append(_sign("gradient", subject, at, frames))
         found.is_hidden = bool(dense) and total == 0 and _is_huge(values)
-        found.is_large = not total < TAME_LIMIT
+        found.is_large = not total < self._limit
         return found
 
     def _measure(self, optimizer: Optimizer) -> list[torch.Tensor]:
@@ -168,6 +170,7 @@ class Guard:
         self.history.gradients(found[: len(dense)] if variances else found)
         self._is_spoilt = any(v - v != 0 for v in found[len(dense) :]) if variances else False
         self._is_safe = moves_safely(optimizer)
+        self._limit = gradient_limit(optimizer) if self._is_safe else TAME_LIMIT
         if not self._is_safe and optimizer not in self._begun:
             self._begin(optimizer)
         return dense
@@ -187,7 +190,7 @@ class Guard:
         """Parameters and state that became non-finite, where the update could do that."""
         if step.has_closure and (buffer := self.buffers.spoilt()) is not None:
             return [_sign("parameter", f"buffer {buffer}", at, capture(step.frame))]
-        if self._is_safe and self.history.total < TAME_LIMIT:
+        if self._is_safe and self.history.total < self._limit:
             return []
         optimizer = step.optimizer
         kept = [
