@@ -116,8 +116,7 @@ def _child(description: Path, errors: Path) -> None:
         sys.stdin = open(0, closefd=False)
         sys.stdout = open(1, "w", closefd=False)
         sys.stderr = open(2, "w", closefd=False, buffering=1)
-        os.environ[child.VARIABLE] = str(description)
-        code = child.main()
+        code = child.main(str(description))
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 1
     except BaseException:

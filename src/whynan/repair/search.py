@@ -166,6 +166,7 @@ class Search:
             enough_steps=steps_to_run(failed_at),
             finite_from=failed_at,
             intervention=candidate.intervention,
+            rank=self.before.anomalies[0].evidence.rank,
         )
         ran = self.run(trial, limit_s=left_s)
         verdict = judge(
