@@ -11,6 +11,7 @@ from whynan.model.circumstances import (
     Oddity,
     Sample,
 )
+from whynan.model.climb import Climb, Rung
 from whynan.model.diagnosis import Anomaly, Cause, Diagnosis, Finding, Fix, Link, Outcome
 from whynan.model.evidence import (
     FROM_BEFORE,
@@ -39,6 +40,7 @@ __all__ = [
     "Call",
     "Cause",
     "Circumstances",
+    "Climb",
     "Diagnosis",
     "Evidence",
     "Fetch",
@@ -58,6 +60,7 @@ __all__ = [
     "Origin",
     "Outcome",
     "Phase",
+    "Rung",
     "Sample",
     "Scalar",
     "Sink",
