@@ -21,6 +21,9 @@ class Climb:
     graph: int  # in the order in which the graphs ran in the step
     graphs: int
     operations: int  # of that graph; 0: not taken apart
+    # Whether the origin's compiled result is not what torch makes of the same operands; else no
+    # operation is wrong by itself, and only the rounding on the way there is another.
+    departs: bool = False
     # At the witness: what the compiled graph makes of the origin's operands, and what torch does.
     compiled: float | None = None
     eager: float | None = None

@@ -141,7 +141,11 @@ class Ladder:
 def _explained(evidence: Evidence, climb: Climb, located: Located) -> Evidence:
     step = evidence.step
     climb = replace(
-        climb, operations=located.operations, compiled=located.compiled, eager=located.eager
+        climb,
+        operations=located.operations,
+        departs=located.departs,
+        compiled=located.compiled,
+        eager=located.eager,
     )
     path: tuple[OpRecord, ...] = ()
     if located.bad is not None:

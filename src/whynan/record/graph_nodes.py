@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from whynan.model import Operand, OpRecord, Scalar, Site
+from whynan.model import Operand, OpRecord, Scalar, Site, base_name
 from whynan.record.freeze import scalar_of
 from whynan.record.schema import info_of
 from whynan.record.storages import Index
@@ -22,6 +23,7 @@ from whynan.source.stack_text import sites_in
 # How far one operation may be from eager mode's on the same operands, relative. Half types are kept
 # wider inside a compiled kernel: there, only what is not finite tells.
 APART = {torch.float32: 1e-3, torch.float64: 1e-9}
+SLACK = 8  # how many times as far as rounding an operand moves a result may be the compiled one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +33,7 @@ class Located:
     origin: OpRecord
     bad: OpRecord | None  # None: the origin itself
     operations: int
+    departs: bool  # the origin is wrong by itself
     compiled: float | None
     eager: float | None
 
@@ -50,7 +53,7 @@ def locate(ran: Ran, backend: Backend) -> Located | None:
         return None
     known = places | values
     above = _ancestors(bad)
-    departs = ((n, _departure(n, known, plain)) for n in nodes if n in above)
+    departs = ((n, _departure(n, known)) for n in nodes if n in above)
     found = next(((n, d) for n, d in departs if d is not None), None)
     node, (index, eager) = found or (bad, (first_nonfinite(values[bad]), None))
     origin = _frozen(node, known, index, ran.is_backward)
@@ -59,6 +62,7 @@ def locate(ran: Ran, backend: Backend) -> Located | None:
         origin=origin,
         bad=last if bad is not node else None,
         operations=len(nodes),
+        departs=found is not None,
         compiled=origin.value,
         eager=eager if eager is not None else _at(plain[node], index),
     )
@@ -81,42 +85,53 @@ def _ancestors(node: Node) -> set[Node]:
     return found
 
 
-def _departure(
-    node: Node, known: dict[Node, Any], plain: dict[Node, Tensor]
-) -> tuple[Index, float | None] | None:
-    """Where its compiled value is not what torch makes of the same operands, and what that is."""
-    tags = getattr(node.target, "tags", ())
+def _departure(node: Node, known: dict[Node, Any]) -> tuple[Index, float | None] | None:
+    """Where its compiled value is not what torch makes of the same operands, and what that is. The
+    operands may be rounded here that were not inside the kernel: what that explains is no departure."""
     value = known[node]
-    if torch.Tag.nondeterministic_seeded in tags:
-        return None
     again = _again(node, known)
     if again is None or again.shape != value.shape or again.dtype != value.dtype:
         return None
-    turned = _turned(value, again)
+    turned, slack = _turned(value, again), torch.zeros_like(again)
+    for near in _neighbours(node, known):
+        other = _again(node, near)
+        if other is None:
+            return None
+        turned &= other.isfinite()
+        slack += (other - again).abs()
     if turned.any():
         index = index_of(int(turned.reshape(-1).to(torch.uint8).argmax()), value.shape)
         return index, _at(again, index)
     limit = APART.get(value.dtype)
-    both = value.isfinite() & again.isfinite()
+    both = value.isfinite() & again.isfinite() & slack.isfinite()
     if limit is None or not both.any():
         return None
     scale = torch.maximum(value.abs(), again.abs())
-    if torch.Tag.pointwise not in tags:
+    if torch.Tag.pointwise not in getattr(node.target, "tags", ()):
         scale = scale.where(both, 0.0).max().expand_as(scale)
-    apart = ((value - again).abs() / scale.clamp_min(torch.finfo(value.dtype).tiny)).where(
-        both, 0.0
-    )
-    at = int(apart.reshape(-1).argmax())
-    if float(apart.reshape(-1)[at]) <= limit:
+    allowed = (scale * limit + SLACK * slack).clamp_min(torch.finfo(value.dtype).tiny)
+    apart = ((value - again).abs() / allowed).where(both, 0.0).reshape(-1)
+    at = int(apart.argmax())
+    if float(apart[at]) <= 1:
         return None
     index = index_of(at, value.shape)
     return index, _at(again, index)
 
 
+def _neighbours(node: Node, known: dict[Node, Any]) -> Iterator[dict[Node, Any]]:
+    """One operand after the other a unit in the last place away, up and down."""
+    for operand in node.all_input_nodes:
+        value = known.get(operand)
+        if isinstance(value, Tensor) and value.is_floating_point():
+            eps = torch.finfo(value.dtype).eps
+            yield from ({**known, operand: value * (1 + sign * eps)} for sign in (1, -1))
+
+
 def _again(node: Node, known: dict[Node, Any]) -> Tensor | None:
     """The operation by torch's own kernel, from the compiled graph's values."""
     missing = [n for n in node.all_input_nodes if n not in known]
-    if missing or not callable(node.target):
+    draws = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+    if missing or draws or not callable(node.target):
         return None
     args = torch.fx.node.map_arg(node.args, known.__getitem__)
     kwargs = torch.fx.node.map_arg(node.kwargs, known.__getitem__)
@@ -139,13 +154,14 @@ def _frozen(node: Node, known: dict[Node, Any], index: Index | None, is_backward
         value=_at(value, index), first=first_nonfinite(value, prefer_nan=False),
     )  # fmt: skip
     names = info_of(node.target).arg_names if isinstance(node.target, Overload) else []
+    op = info_of(node.target).name if names else f"compiled.{node.name}"
     given = [*zip(names, node.args, strict=False), *node.kwargs.items()]
     return OpRecord(
         index=0,
-        op=info_of(node.target).name if names else f"compiled.{node.name}",
+        op=op,
         phase="backward" if is_backward else "forward",
         step=0,
-        site=_site(node),
+        site=_site(node, base_name(op)),
         inputs=tuple(_operand(r, known[a], index, value) for r, a in given if isinstance(a, Node) and isinstance(known.get(a), Tensor)),
         outputs=(out,),
         scalars=_scalars(given),
@@ -167,9 +183,9 @@ def _scalars(given: list[tuple[str, Any]]) -> dict[str, Scalar]:
     return {role: scalar_of(a) for role, a in given if isinstance(a, (bool, int, float))}
 
 
-def _site(node: Node) -> Site | None:
+def _site(node: Node, base: str) -> Site | None:
     """The innermost line that is not torch's; of a library's, with the program's own."""
-    sites = [s for s in sites_in(where_made(node)) if kind_of_file(s.file) > LIBRARY]
+    sites = [s for s in sites_in(where_made(node), base) if kind_of_file(s.file) > LIBRARY]
     if not sites:
         return None
     innermost = sites[-1]

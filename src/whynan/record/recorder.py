@@ -185,6 +185,10 @@ class Recorder:
     def abandon(self) -> None:
         """Take everything off and let go of it."""
         self._take_off()
+        if (
+            sys.getprofile() == self._leave_soon
+        ):  # else it would wait until Python itself is torn down
+            sys.setprofile(None)
         self.names.let_go()
         self.batches.clear()
         self.scripts.clear()

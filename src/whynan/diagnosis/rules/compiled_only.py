@@ -44,14 +44,35 @@ def compiled_only(op: OpRecord, evidence: Evidence) -> Finding | None:
     return Finding(
         headline=f"{subject(evidence)} because of `torch.compile`: in eager mode the same step stays finite",
         observed=(*_where(op, climb), *_turned(evidence), *(_rung(rung) for rung in climb.rungs)),
-        inferred=(f"the fault is in what `{climb.turn.name}` adds to the stage before: it is not the program's formula",),
+        inferred=(_inferred(climb),),
         unknown=() if climb.operations else ("which operation of the graph it is: with all of its values to be seen, the graph is as in eager mode",),
         label=_label(op, climb),
-        fixes=(
-            Fix(kind="uncompiled", title="a way around: `@torch.compiler.disable` on the function around that line"),
-            Fix(kind="report_kernel", title=f"report the fault to PyTorch, {TORCHS}, with the versions and these numbers"),
-        ),
+        fixes=_fixes(climb),
     )  # fmt: skip
+
+
+def _fixes(climb: Climb) -> tuple[Fix, ...]:
+    around = Fix(
+        kind="uncompiled",
+        title="a way around: `@torch.compiler.disable` on the function around that line",
+    )
+    if climb.operations and not climb.departs:
+        return (around,)
+    own = climb.turn.name not in (*STAGES, "inductor")
+    where = (
+        f"to the project that the backend `{climb.turn.name}` comes from"
+        if own
+        else f"to PyTorch, {TORCHS}"
+    )
+    return around, Fix(
+        kind="report_kernel", title=f"report the fault {where}, with the versions and these numbers"
+    )
+
+
+def _inferred(climb: Climb) -> str:
+    if climb.operations and not climb.departs:
+        return "no operation is wrong by itself: what is compiled together is rounded less often, and these operands are so close to the edge that it decides"
+    return f"the fault is in what `{climb.turn.name}` adds to the stage before: it is not the program's formula"
 
 
 def _label(op: OpRecord, climb: Climb) -> str:
