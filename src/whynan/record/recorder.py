@@ -34,6 +34,7 @@ from whynan.record.slicing import Slicer
 from whynan.record.tracer import HOLD_BYTES, Tracer
 from whynan.record.unseen import unseen
 from whynan.record.updates import Updates
+from whynan.recording import EAGERLY
 from whynan.seam import recorded
 from whynan.seam.calls import Calls
 from whynan.seam.loading import Fetch
@@ -53,7 +54,6 @@ from whynan.seam.tensors import tensors_in
 from whynan.seam.versions import run_eagerly
 
 MAX_ORIGINS = 64
-EAGERLY = "torch.compile was in use; the traced run executed it eagerly"
 IN_A_THREAD = "the recorder was started in a thread: only that thread and later ones are recorded"
 
 
@@ -185,6 +185,10 @@ class Recorder:
     def abandon(self) -> None:
         """Take everything off and let go of it."""
         self._take_off()
+        if (
+            sys.getprofile() == self._leave_soon
+        ):  # else it would wait until Python itself is torn down
+            sys.setprofile(None)
         self.names.let_go()
         self.batches.clear()
         self.scripts.clear()

@@ -41,6 +41,7 @@ class RunOptions:
     rerun: bool | None = None  # run the program once more; None: if it did not take long
     enough: tuple[int, float] | None = None  # from this step on, stop after so many seconds
     trace_from: int | None = None  # a second run: record from this step on
+    climb: bool = False  # a third run: harm that eager mode did not show
     finite_from: int | None = None  # a trial: from this step on every loss must be finite
     live_steps: int | None = None  # how many steps `auto` records before it only guards
     fixes_follow: bool = False  # changes are tried right after the report

@@ -3,7 +3,7 @@
 One statement is one row: where the name is in torch, since which release, what is used without it
 and what is lost then. What is bound here is torch's own object, so that the hot path pays nothing.
 `support` reads the table. Longer than 300 lines because it is a table; the rows about other
-implementations of an operation are in `kernels`.
+implementations of an operation are in `kernels`, those about the compiler in `compiling`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from whynan.seam import kernels, profiling  # noqa: F401  # their rows
+from whynan.seam import compiling, kernels, profiling  # noqa: F401  # their rows
 from whynan.seam.names import NOTHING, needed, optional, read
 
 if TYPE_CHECKING:

@@ -11,6 +11,8 @@ import torch
 
 from whynan.errors import StopRun
 from whynan.harm.ledger import Ledger, Sign
+from whynan.model import Evidence
+from whynan.record.compiled import Ladder
 from whynan.record.recorder import Recorder
 from whynan.recording import Recording
 from whynan.seam.events import Decision, Events
@@ -60,6 +62,7 @@ class Watch:
         self.progress = Progress(plan, self.recorder)
         self.told = Told(teller, self.recorder)
         self.phase: Phase = Guarding(self)
+        self._ladder = Ladder() if plan.climbs else None
         self._patches = Patches()
 
     # ---- start and end ----------------------------------------------------------------
@@ -71,6 +74,8 @@ class Watch:
             self.events.listen(listener)
         self.events.install(self._patches)
         rewind.install(self._patches)
+        if self._ladder is not None:
+            self._ladder.install(self._patches)
         for model in models:
             self.recorder.names.know(model)
             rewind.buffers.know(model)
@@ -114,6 +119,10 @@ class Watch:
             torch_version=torch.__version__,
             notes=(*self.recorder.troubles(), *filter(None, [remark()])),
         )
+
+    def climb(self, evidence: Evidence) -> Evidence | None:
+        """Harm that only compiled functions have, with the place where they depart."""
+        return self._ladder.climb(evidence) if self._ladder is not None else None
 
     # ---- from one phase to another -----------------------------------------------------
 
@@ -258,6 +267,8 @@ class Watch:
         self.progress.step += 1
         self.guard.begin_step()
         self.rewind.begin_step()
+        if self._ladder is not None:
+            self._ladder.step_is_over()
         self.phase.settle()
         self.told.teller.stepped(self.progress.step)
 
