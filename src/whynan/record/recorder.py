@@ -135,7 +135,7 @@ class Recorder:
             k: e for k, e in list(tracer.entries.items()) if e.tainted and not e.expired()
         }
         tracer.local.leaves.clear()
-        tracer.local.made.clear()
+        tracer.local.forget_nodes()
         self.checks.forget()
         self.quiet.then(self.put_on)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from whynan.seam import profiling
+from whynan.seam import default_device, profiling
 from whynan.seam.private import (
     current_mode,
     dispatch_modes,
@@ -105,7 +105,8 @@ class Quiet:
         try:
             if local.later:
                 self._catch_up()
-            yield
+            with default_device.in_force():
+                yield
         finally:
             local.is_repeating = False
             local.own, local.depth = own, depth

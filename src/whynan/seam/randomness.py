@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from whynan.seam.devices import put_back_random_states, random_states
 from whynan.seam.patches import Patches
 
 # The bytes of a Mersenne twister: 624 words of state and a position. Copying them is fifty times
@@ -23,7 +24,6 @@ MAX_GENERATORS = 8  # more would cost more than a replay is worth
 _Memory = ctypes.c_char * _BYTES
 _Gaussian = struct.Struct("@i4xd")  # whether there is one, and which
 _generator = torch.default_generator
-_has_devices: Callable[[], bool] = torch.cuda.is_initialized
 _OBJECT_HEAD = object.__basicsize__
 Access = tuple[Callable[[], Any], Callable[[Any], None]]
 
@@ -96,7 +96,7 @@ class Randomness:
             self._save_python(),
             self._numpy[0]() if self._numpy else None,
             [save() for save, _ in self._generators] if self._generators else [],
-            torch.cuda.get_rng_state_all() if _has_devices() else None,
+            random_states(),
         )
 
     def restore(self, saved: Saved) -> None:
@@ -107,7 +107,7 @@ class Randomness:
         for (_, load), state in zip(self._generators, saved.generators, strict=False):
             load(state)
         if saved.devices is not None:
-            torch.cuda.set_rng_state_all(saved.devices)
+            put_back_random_states(saved.devices)
 
 
 def _access(generator: Any) -> Access:

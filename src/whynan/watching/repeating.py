@@ -18,6 +18,7 @@ import torch
 from whynan.harm.ledger import Sign
 from whynan.model import Evidence
 from whynan.record.harm import Harm
+from whynan.seam import default_device
 from whynan.seam.effects import Outside, can_be_seen, none_outside
 from whynan.seam.events import Decision
 from whynan.seam.optimizers import Optimizer
@@ -159,7 +160,7 @@ class Body:
             and not watch.told.has_begun
             and watch.progress.is_in_main_thread_alone()
             and not dispatch_modes()
-            and not function_modes()
+            and default_device.is_all(function_modes())
             and can_be_seen()
             and not _is_distributed()
         )
