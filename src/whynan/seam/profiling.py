@@ -24,9 +24,7 @@ _toggle: Callable[[bool, Any], None] = optional(
     instead="nothing",
     lost=_SHOWN,
 )
-_START = read("torch.autograd.profiler.profile._start_trace", since="1.13", lost=_SHOWN).rpartition(
-    "."
-)[2]
+_START = read("torch.autograd.profiler.profile._start_trace", since="1.13", lost=_SHOWN)
 _CPU = frozenset({torch.profiler.ProfilerActivity.CPU})
 
 
