@@ -46,11 +46,12 @@ class Driver(Protocol):
 class Lockstep:
     """Holds back what a rank finds until all ranks stand before the same update."""
 
-    def __init__(self, plan: Plan, driver: Driver) -> None:
+    def __init__(self, plan: Plan, driver: Driver, speaker: int = 0) -> None:
         self.watch = Watch(replace(plan, together=True), self)
         self.job = Job(self.watch.recorder, driver.say)
         self.how = "live"
         self._driver = driver
+        self._speaker = speaker  # the rank that tells of a job that ends healthy
         self._seen: Sign | None = None
         self._evidence: list[Evidence] = []
         self._loss_was_bad = False
@@ -166,7 +167,7 @@ class Lockstep:
         if (self.harmed or error is not None) and _in_main_thread():
             # The launcher ends all ranks when the first one leaves; the report comes first.
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        if self.harmed or error is not None or job.rank == 0:
+        if self.harmed or error is not None or job.rank == self._speaker:
             self._speaks = job.is_first("reporter")
         if self.harmed and not self._speaks:
             job.take("told", patience_s() + ALONE_S)
@@ -177,6 +178,9 @@ class Lockstep:
         self._heard = [s.rank for s in statements if s.rank != job.rank]
         merged, guilty = merge(statements, silent), guilty_of(statements)
         self.harmed, self.how = bool(merged), guilty.how if guilty is not None else self.how
+        if guilty is not None and guilty.rank != job.rank:
+            past = guilty.evidence[0].around.history
+            recording = replace(recording, history=past or recording.history)
         if silent and not merged and error is None:
             names = ", ".join(map(str, silent))
             self._driver.say(

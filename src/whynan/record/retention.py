@@ -69,9 +69,7 @@ def forget(tracer: Tracer, *, before: int) -> None:
     if len(tracer.entries) > tracer.sweep_at:
         _sweep(tracer)
     tracer.room = len(records) + MANY_RECORDS
-    if len(local.made) > MAX_RECORDS:
-        for number in list(local.made)[: len(local.made) // 2]:
-            del local.made[number]
+    local.forget_nodes(MAX_RECORDS)
 
 
 def make_room(tracer: Tracer) -> None:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from types import CodeType
 from typing import Any
 
 import torch
 
 from whynan.errors import StopRun
-from whynan.record.attribution import MAX_LEVELS, MAX_NODES, begin_backward, claim_nodes, claim_view
+from whynan.record.attribution import (
+    MAX_LEVELS,
+    MAX_NODES,
+    begin_backward,
+    caller,
+    claim_nodes,
+    claim_view,
+)
 from whynan.record.follower import Follower
 from whynan.record.local import Local, PerThread
 from whynan.record.meeting import look_into, meet, meet_leaf, meet_viewed_leaf
@@ -36,6 +42,7 @@ from whynan.seam.stats import look
 NUMBERS = frozenset({bool, int, float, type(None)})
 _strided = torch.strided
 _Parameter = torch.nn.Parameter
+_Generator = torch.Generator
 _new_ref = tuple.__new__
 _grad_enabled = torch.is_grad_enabled
 
@@ -91,8 +98,11 @@ class Tracer:
 
     # ---- hot path -------------------------------------------------------------------
 
-    def dispatch(self, info: OpInfo, types: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        local = self._per_thread.local
+    def dispatch(
+        self, info: OpInfo, types: Any, args: Any, kwargs: dict[str, Any], local: Local
+    ) -> Any:
+        if self._per_thread.local is not local:  # a device's thread works for this one
+            self._per_thread.work_for(local)
         if not self.active or self._own.own:
             return info.call(*args, **kwargs)
         if self.stopping:
@@ -109,7 +119,7 @@ class Tracer:
             if info.view:  # it writes nothing; its node needs a call site
                 if _grad_enabled():
                     if not info.turns:
-                        claim_view(self.calls, local)
+                        claim_view(self, local)
                     meet_viewed_leaf(self, local, args)
                 return info.call(*args, **kwargs)
             if info.quiet is not None:
@@ -154,16 +164,17 @@ class Tracer:
             record.in_optimizer = local.step_frame.f_back is not None
         node = current_node()
         if node is None:
-            frames = (record.in_optimizer and local.optimizer_frames) or capture(sys._getframe(3))
+            frames = (record.in_optimizer and local.optimizer_frames) or capture(caller(3))
             record.module = self.calls.running()
             if inside is not None and frames is not None:
                 frames = frames._replace(inside=inside)
         else:
-            frames = begin_backward(record, node, self.calls, local)
+            frames = begin_backward(record, node, self, local)
         record.frames = frames
         if grad_enabled:
             levels = MAX_LEVELS if inside is None else MAX_NODES
-            claim_nodes(Origin(frames, record.module, record.index), local, levels)
+            nodes = local.nodes if node is None else local.nodes_here()
+            claim_nodes(Origin(frames, record.module, record.index), nodes, levels)
         sure = info.faithful
         tainted: list[Ref] | None = None
         requires_grad = False
@@ -208,6 +219,8 @@ class Tracer:
                                 meet_leaf(local, ref[0], tensor)
                 refs.append(group)
             else:
+                if type(arg) is _Generator:
+                    self.follower.generator_used(arg)
                 refs.append(arg)
         if requires_grad and grad_enabled and node is None:
             self.began = True

@@ -67,8 +67,8 @@ def judge(
     if stuck is not None:
         text = f"every gradient is 0 from step {stuck} on: the failure is only hidden"
         return Verdict(verdict="failed", evidence=text)
-    if training and (rise := _rise(after, first.evidence.step)) is not None:
-        text = f"the loss still rises, from {number(rise[0])} to {number(rise[1])}: the failure only comes later"
+    if training and (rise := _rise(after)) is not None:
+        text = f"the loss rises from {number(rise[0])} to {number(rise[1])}: nothing is learnt that way"
         return Verdict(verdict="failed", evidence=text)
     leap = _leap(after, before, exact)
     if leap is not None:
@@ -141,13 +141,12 @@ def _leap(after: Diagnosis, before: Diagnosis, exact: bool) -> HistoryRow | None
     return highest if _size(highest) > limit * scale else None
 
 
-def _rise(after: Diagnosis, failed_at: int) -> tuple[float, float] | None:
-    """A loss that goes on rising after the step that failed: from where, and to where."""
+def _rise(after: Diagnosis) -> tuple[float, float] | None:
+    """A loss that ends above where it began: nothing was learnt. From where, and to where."""
     losses = _finite_losses(after)
-    early = [r.loss for r in after.history if r.step <= failed_at and r.loss is not None]
-    start = max(filter(math.isfinite, early), default=0.0)
-    if len(losses) < LAST or not losses[0] > 0 or not start:
+    if len(losses) < LAST or not losses[0] > 0:
         return None
+    start = losses[0]
     return (start, losses[-1]) if min(losses[-LAST:]) > ROSE * start else None
 
 

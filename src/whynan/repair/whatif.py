@@ -205,6 +205,7 @@ class WhatIf:
                     max_steps=limit,
                     finite_from=failed_at,
                     intervention=name,
+                    rank=_rank(base.diagnosis),
                 )
                 self._add(row_of(name, title, self.run(trial, limit_s=left)))
         except KeyboardInterrupt:
@@ -223,6 +224,10 @@ class WhatIf:
 
 def _failed_at(base: Diagnosis | None) -> int | None:
     return base.anomalies[0].evidence.step if base is not None and base.anomalies else None
+
+
+def _rank(base: Diagnosis | None) -> int | None:
+    return base.anomalies[0].evidence.rank if base is not None and base.anomalies else None
 
 
 def whatif(

@@ -28,13 +28,27 @@ class Job(Protocol):
     def exchange_begins(self, name: str, sent: Any, group: Any, frame: FrameType) -> None: ...
 
 
+def when_joined(tell: Callable[[], None], patches: Patches) -> None:
+    """Each time that the program has made its default group."""
+
+    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+        def init(*args: Any, **kwargs: Any) -> Any:
+            result = original(*args, **kwargs)
+            tell()
+            return result
+
+        return init
+
+    if hasattr(distributed_c10d, SET_DEFAULT_GROUP):  # every way to a group goes through it
+        patches.wrap(distributed_c10d, SET_DEFAULT_GROUP, wrap)
+    else:
+        patches.wrap(distributed_c10d, "init_process_group", wrap)
+        patches.wrap(dist, "init_process_group", wrap)
+
+
 def install(job: Job, patches: Patches) -> None:
     exchanges = _Exchanges(job)
-    if hasattr(distributed_c10d, SET_DEFAULT_GROUP):  # every way to a group goes through it
-        patches.wrap(distributed_c10d, SET_DEFAULT_GROUP, exchanges.wrap_init)
-    else:
-        patches.wrap(distributed_c10d, "init_process_group", exchanges.wrap_init)
-        patches.wrap(dist, "init_process_group", exchanges.wrap_init)
+    when_joined(job.job_joined, patches)
     for module in (distributed_c10d, dist):
         for name in SENT:
             if hasattr(module, name):
@@ -49,14 +63,6 @@ class _Exchanges:
     def __init__(self, job: Job) -> None:
         self._job = job
         self._depth = 0  # some are made of others
-
-    def wrap_init(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def init(*args: Any, **kwargs: Any) -> Any:
-            result = original(*args, **kwargs)
-            self._job.job_joined()
-            return result
-
-        return init
 
     def wrap_send(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """What `isend`, `batch_isend_irecv` and torch's pipelines come to."""

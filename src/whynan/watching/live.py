@@ -219,7 +219,7 @@ class Live(Phase):
             told.unexplained(sign)  # it was there before the recording began
         else:
             self._harmed = True
-            told.found(evidence, self.how)
+            told.found(told.completed(evidence), self.how)
 
     # ---- the end ------------------------------------------------------------------------------
 

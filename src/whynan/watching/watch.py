@@ -11,6 +11,8 @@ import torch
 
 from whynan.errors import StopRun
 from whynan.harm.ledger import Ledger, Sign
+from whynan.model import Evidence
+from whynan.record.compiled import Ladder
 from whynan.record.recorder import Recorder
 from whynan.recording import Recording
 from whynan.seam.events import Decision, Events
@@ -60,6 +62,7 @@ class Watch:
         self.progress = Progress(plan, self.recorder)
         self.told = Told(teller, self.recorder)
         self.phase: Phase = Guarding(self)
+        self._ladder = Ladder() if plan.climbs else None
         self._patches = Patches()
 
     # ---- start and end ----------------------------------------------------------------
@@ -71,6 +74,8 @@ class Watch:
             self.events.listen(listener)
         self.events.install(self._patches)
         rewind.install(self._patches)
+        if self._ladder is not None:
+            self._ladder.install(self._patches)
         for model in models:
             self.recorder.names.know(model)
             rewind.buffers.know(model)
@@ -115,6 +120,10 @@ class Watch:
             notes=(*self.recorder.troubles(), *filter(None, [remark()])),
         )
 
+    def climb(self, evidence: Evidence) -> Evidence | None:
+        """Harm that only compiled functions have, with the place where they depart."""
+        return self._ladder.climb(evidence) if self._ladder is not None else None
+
     # ---- from one phase to another -----------------------------------------------------
 
     def go_live(self) -> Live:
@@ -123,6 +132,8 @@ class Watch:
         return live
 
     def go_quiet(self) -> None:
+        if not self.progress.has_rested:  # by now the program has made what it draws from
+            self.rewind.randomness.look_for_generators()
         self.progress.has_rested = True
         self.phase = Guarding(self)
         self.recorder.rest()
@@ -256,6 +267,8 @@ class Watch:
         self.progress.step += 1
         self.guard.begin_step()
         self.rewind.begin_step()
+        if self._ladder is not None:
+            self._ladder.step_is_over()
         self.phase.settle()
         self.told.teller.stepped(self.progress.step)
 
@@ -292,6 +305,9 @@ class Watch:
     average_spoilt = _of_phase("average_spoilt")
     output_returned = _of_phase("output_returned")
     operations_are_many = _of_phase("operations_are_many")
+
+    def generator_used(self, generator: torch.Generator) -> None:
+        self.rewind.randomness.know(generator)
 
     def outputs_cleaned(self, models: list[int]) -> None:
         for model in models:
