@@ -43,7 +43,9 @@ with torch.no_grad():
 torch.save(empty.state_dict(), "saved.pt")
 """
 # Up to torch 2.6 Adam asks how many steps there were, and a tensor of the default device cannot say.
-WITHOUT_COUNT = STEPS.replace("Adam(", "SGD(momentum=0.9, params=").replace("exp_avg", "momentum_buffer")
+WITHOUT_COUNT = STEPS.replace("Adam(", "SGD(momentum=0.9, params=").replace(
+    "exp_avg", "momentum_buffer"
+)
 INDENTED = STEPS.replace("\n", "\n    ")
 DRY = {
     "built there": f"""
