@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness import ForkServer
+from whynan.seam.versions import HERE
 
 TRAIN = """
 import math, sys, torch
