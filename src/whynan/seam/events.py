@@ -59,6 +59,7 @@ class Listener(Protocol):
     def cast_begins(self, module: Any) -> None: ...
     def cast_ends(self, module: Any) -> None: ...
     def compiled(self) -> None: ...
+    def profiling_begins(self) -> None: ...
     def buffers_made(self, module: Any) -> None: ...
 
 
@@ -103,10 +104,10 @@ class Events:
 
     def install(self, patches: Patches) -> None:
         """Wrap what these events come from."""
-        from whynan.seam import loading, models, training, values
+        from whynan.seam import loading, models, profiling, training, values
 
         self._optimizers = training.install(self, patches)
-        for part in (values, loading, models):
+        for part in (values, loading, models, profiling):
             part.install(self, patches)
 
     def follow(self, optimizer: torch.optim.Optimizer) -> None:

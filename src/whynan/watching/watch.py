@@ -295,6 +295,7 @@ class Watch:
     model_returned = _of_phase("model_returned")
     cast_begins = _of_phase("cast_begins")
     compiled = _of_phase("compiled")
+    profiling_begins = _of_phase("profiling_begins")
 
     def gradients_return(self) -> None:
         self.quiet.then(self.recorder.leave)
