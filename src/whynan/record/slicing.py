@@ -16,7 +16,7 @@ from whynan.record.materials import Materials
 from whynan.record.modules import ModuleNames
 from whynan.record.origins import Origins
 from whynan.record.phase import is_after_backward
-from whynan.record.records import Record, writes_literal
+from whynan.record.records import Record, comes_in, writes_literal
 from whynan.record.retention import MAX_RECORDS
 from whynan.record.tracer import Tracer
 from whynan.record.unseen import unseen
@@ -90,7 +90,7 @@ class Slicer:
         record = self.tracer.records.get(entry.writers[-1][0]) if entry and entry.writers else None
         if record is None:
             return False
-        return writes_literal(record) or (record.info.entry and is_named(record))
+        return is_named(record) if comes_in(record) else writes_literal(record)
 
     def _intended(self, harm: Harm, start: Node) -> Evidence | None:
         """Every infinity was written on purpose. That is harm only where training stands on it."""

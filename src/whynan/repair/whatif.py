@@ -186,11 +186,11 @@ class WhatIf:
 
     def go(self) -> WhatIf:
         deadline = time.monotonic() + self.budget_s
-        say(HEAD)
         try:
             base = self.run(Trial(program=self.program), limit_s=self.budget_s)
             if base.diagnosis is None and base.code == UsageError.exit_code:
                 raise UsageError(base.last_error.removeprefix("whynan: "))  # torch was not watched
+            say(HEAD)
             self.baseline = base.diagnosis
             self._add(row_of("baseline", "as it is", base))
             failed_at = _failed_at(base.diagnosis)
