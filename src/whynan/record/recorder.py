@@ -122,6 +122,7 @@ class Recorder:
             self._mode = TracerMode(self.tracer)
             self._mode.__enter__()
         self._is_asleep = False
+        self.tracer.on_device = torch.accelerator.is_available()
         self.tracer.active = True
 
     def resume(self, step: int, *, uses_optimizer: bool) -> None:
@@ -207,6 +208,7 @@ class Recorder:
     def explain(self, harm: Harm) -> Evidence | None:
         """Where it began; None when every infinity in it was meant."""
         try:
+            self.tracer.later.settle()
             evidence = self.slicer.evidence(harm)
             if evidence is None:
                 return None
@@ -249,6 +251,7 @@ class Recorder:
 
     def raised(self, error: BaseException) -> Harm | None:
         """What an exception complains of."""
+        self.tracer.later.settle()
         return harm_of_exception(error, self.tracer, self.checks.is_nonfinite)
 
     def results(self, names: Mapping[str, Any]) -> list[Harm]:

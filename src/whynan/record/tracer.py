@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from types import CodeType
 from typing import Any
 
@@ -12,20 +13,21 @@ from whynan.record.attribution import (
     MAX_LEVELS,
     MAX_NODES,
     begin_backward,
-    caller,
     claim_nodes,
     claim_view,
 )
+from whynan.record.deferring import Later, conclude
 from whynan.record.follower import Follower
 from whynan.record.local import Local, PerThread
 from whynan.record.meeting import look_into, meet, meet_leaf, meet_viewed_leaf
 from whynan.record.mode import PLAIN_TYPES
 from whynan.record.records import Origin, Record, flat, record_refs
-from whynan.record.retention import MANY_RECORDS, forget, make_room, suspect
+from whynan.record.retention import MANY_RECORDS, forget, make_room
 from whynan.record.saving import INEXACT, save_operands
 from whynan.record.schema import OpInfo, info_for
 from whynan.record.storages import Entry, Ref
 from whynan.seam.calls import Calls
+from whynan.seam.devices import is_capturing
 from whynan.seam.private import (
     address_of,
     current_node,
@@ -82,6 +84,8 @@ class Tracer:
         self.failures = 0
         self.last_failure = ""
         self.last_raised: Record | None = None
+        self.on_device = False  # there may be tensors of an accelerator
+        self.later = Later(self)
 
     @property
     def local(self) -> Local:
@@ -90,6 +94,7 @@ class Tracer:
 
     def entry_of(self, tensor: torch.Tensor) -> Entry | None:
         """What is known about a tensor's storage."""
+        self.later.settle()
         try:
             entry = self.entries.get(storage_id(tensor))
         except (NotImplementedError, RuntimeError):
@@ -103,7 +108,7 @@ class Tracer:
     ) -> Any:
         if self._per_thread.local is not local:  # a device's thread works for this one
             self._per_thread.work_for(local)
-        if not self.active or self._own.own:
+        if not self.active or self._own.own or (self.on_device and is_capturing()):
             return info.call(*args, **kwargs)
         if self.stopping:
             raise StopRun
@@ -164,7 +169,11 @@ class Tracer:
             record.in_optimizer = local.step_frame.f_back is not None
         node = current_node()
         if node is None:
-            frames = (record.in_optimizer and local.optimizer_frames) or capture(caller(3))
+            try:
+                frame = sys._getframe(3)
+            except ValueError:  # a device's thread has none of the program's
+                frame = None
+            frames = (record.in_optimizer and local.optimizer_frames) or capture(frame)
             record.module = self.calls.running()
             if inside is not None and frames is not None:
                 frames = frames._replace(inside=inside)
@@ -293,17 +302,14 @@ class Tracer:
         if not outs and not info.reads_out:
             return
         self.records[record.index] = record
-        if bad:
-            record.bad = bad
-            suspect(self, record)
-            if info.mutates and self.uses_optimizer and not record.in_optimizer:
-                averages = [t for t in written if type(t) is _Parameter and not t.requires_grad]
-                if averages:
-                    self.follower.average_spoilt(averages)
-        elif record.tainted_in:
-            self.follower.absorbed(record)
-        if self.shadowing:
-            self.follower.shadowed(record)
+        record.bad = bad
+        averages: list[Any] = []
+        if (bad or self.later) and info.mutates and self.uses_optimizer and not record.in_optimizer:
+            averages = [t for t in written if type(t) is _Parameter and not t.requires_grad]
+        if (bad or self.later) and self.later.ends(record, averages):
+            pass
+        elif bad or record.tainted_in or self.shadowing:
+            conclude(self, record, averages)
         if len(self.records) > self.room:
             make_room(self)
             self.follower.operations_are_many()
@@ -347,6 +353,11 @@ class Tracer:
             if info.allocates:
                 entry.partial = True
                 entry.tainted = False
+            elif dtype in INEXACT and self.on_device and not (tensor.is_cpu or self.shadowing):
+                entry.norm = None
+                if whole:
+                    entry.partial = entry.unseen = False
+                self.later.written(record, len(outs), entry, whole, tensor)
             elif dtype in INEXACT:
                 is_bad, entry.norm = False, None
                 if not record.surely_finite:

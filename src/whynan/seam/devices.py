@@ -75,3 +75,16 @@ def is_capturing() -> bool:
         return False
     asks = getattr(torch.accelerator.current_stream(), "is_capturing", None)  # since torch 2.13
     return bool(asks()) if callable(asks) else False
+
+
+def stream_of(device: torch.device) -> int:
+    """The number of the stream that this thread uses there now."""
+    if device.type == "mps":  # there is one
+        return 0
+    return torch.accelerator.current_stream(device).stream_id
+
+
+def wait_for_all(devices: set[torch.device]) -> None:
+    """For everything on them, in whichever stream."""
+    for device in devices:
+        torch.accelerator.synchronize(device)
