@@ -75,7 +75,7 @@ def main() -> int:
         is_module=description["is_module"],
     )
     options = RunOptions(
-        mode="trace",
+        mode=description["mode"],
         recording=Path(description["result"]),
         save_batch=Path(description["save_batch"]) if description["save_batch"] else None,
         max_steps=description["max_steps"],

@@ -135,7 +135,8 @@ class Search:
     def _try(self, candidate: Candidate, left_s: float) -> Tried:
         self.tell(candidate, None)
         margin = TRAINING_MARGIN_STEPS if candidate.tier is Tier.TRAINING else MARGIN_STEPS
-        failed_at = self.before.anomalies[0].evidence.step
+        first = self.before.anomalies[0]
+        failed_at = first.evidence.step
         trial = Trial(
             program=self.program,
             texts=candidate.texts,
@@ -143,6 +144,7 @@ class Search:
             enough_steps=steps_to_run(failed_at),
             finite_from=failed_at,
             intervention=candidate.intervention,
+            mode="guard" if first.finding.mechanism == "compiled_only" else "trace",
         )
         ran = self.run(trial, limit_s=left_s)
         verdict = judge(

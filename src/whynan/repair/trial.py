@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
 
 from whynan.model import Diagnosis
 from whynan.repair.child import VARIABLE
@@ -44,6 +44,7 @@ class Trial:
     finite_from: int | None = None  # a step from which on a NaN loss is harm by itself
     intervention: str | None = None
     drop: Drop | None = None
+    mode: Literal["trace", "auto", "guard"] = "trace"  # recorded, compiled functions run eagerly
     save_batch: str | None = None  # where to write the failing batch
 
 
@@ -113,6 +114,7 @@ def _describe(
         "intervention": trial.intervention,
         "drop": asdict(trial.drop) if trial.drop is not None else None,
         "save_batch": trial.save_batch,
+        "mode": trial.mode,
         "result": str(result),
         "applied": str(applied),
     }

@@ -25,11 +25,12 @@ from whynan.repair.rewrites import (
     running_sums,
     selection,
     squashed,
+    switches,
     training,
 )
 
 FAMILIES = (
-    entropy, noise, squashed, products, moments, logarithms, across, running_sums, exponentials, roots, selection, division, domain, clamps, masks, matrices, precision, data,
+    entropy, noise, squashed, products, moments, logarithms, across, running_sums, exponentials, roots, selection, division, domain, clamps, masks, matrices, switches, precision, data,
     features,
     training,
 )  # fmt: skip
