@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from whynan.model import Diagnosis, Fix
+from whynan.recording import EAGERLY
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.originals import Originals, program_root
 from whynan.repair.patches import unified
@@ -51,6 +52,14 @@ class Tried:
             verdict=self.verdict.verdict,
             evidence=self.verdict.evidence,
         )
+
+
+def compiled_too(ran: Ran, trial: Trial, run: Runner) -> Ran:
+    """Recorded, compiled functions run eagerly: what stayed finite so is run as it is meant."""
+    seen = ran.diagnosis
+    if seen is None or seen.anomalies or EAGERLY not in seen.notes:
+        return ran
+    return run(replace(trial, mode="auto"))
 
 
 @dataclass
