@@ -9,6 +9,7 @@ from typing import Protocol
 
 from whynan.model import ADVICE, Diagnosis, Fix
 from whynan.recording import EAGERLY
+from whynan.repair import reference
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.originals import Originals, program_root
 from whynan.repair.patches import unified
@@ -89,6 +90,7 @@ class Search:
     def __post_init__(self) -> None:
         self._deadline = time.monotonic() + self.budget_s
         self._root = program_root(self.program)
+        self._reference: tuple[dict[int, float] | None] | None = None
 
     def go(self) -> Search:
         """Single changes first, then those that answer what a first change uncovered."""
@@ -187,12 +189,37 @@ class Search:
             bound=_is_bound(candidate),
             training=candidate.tier is Tier.TRAINING,
         )
+        if verdict.verdict == "verified" and candidate.tier is Tier.GUARD:
+            verdict = self._compared(verdict, ran)
         tried = Tried(candidate=candidate, verdict=verdict, seconds=ran.seconds)
         self.tried.append(tried)
         if verdict.verdict == "verified" and candidate.texts:
             self.found = tried
         self.tell(candidate, verdict)
         return tried
+
+    def _compared(self, verdict: Verdict, ran: Ran) -> Verdict:
+        """Against the same program in float64, where that does not fail."""
+        assert ran.diagnosis is not None
+        truth = self._truth()
+        wrong = reference.away(ran.diagnosis, truth) if truth is not None else None
+        if wrong is not None:
+            return replace(verdict, verdict="failed", evidence=wrong)
+        return verdict
+
+    def _truth(self) -> dict[int, float] | None:
+        """One more run, for the first guard that is finite."""
+        left = self._deadline - time.monotonic()
+        if self._reference is None and reference.is_wanted(self.before.anomalies[0]):
+            failed_at = self.before.anomalies[0].evidence.step
+            trial = Trial(
+                program=self.program,
+                max_steps=failed_at + reference.COMPARED,
+                finite_from=failed_at,
+                intervention="reference",
+            )
+            self._reference = (reference.losses(self.run(trial, limit_s=left), self.before),)
+        return self._reference[0] if self._reference is not None else None
 
     def _leave(self, candidate: Candidate, why: str) -> None:
         verdict = Verdict(verdict="not_tried", evidence=f"not tried: {why}")

@@ -159,9 +159,9 @@ def _datasets(source: Source) -> Iterator[tuple[cst.SimpleStatementLine, list[st
     for call in source.every(cst.Call):
         line = source.statement(call)
         names = [a.value.value for a in call.args if isinstance(a.value, cst.Name)]
-        if _last(source, call) == "TensorDataset" and line is not None and names:
-            if len(names) == len(call.args):
-                yield line, names
+        named = names and len(names) == len(call.args)
+        if named and line is not None and _last(source, call) == "TensorDataset":
+            yield line, names
 
 
 def _kept(source: Source, near: cst.CSTNode, names: list[str], tests: list[str]) -> tuple[str, str]:
