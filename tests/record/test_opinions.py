@@ -16,7 +16,7 @@ from tests.record.test_tracer import anomalies_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 aten: Any = torch.ops.aten
-NAN = float("nan")
+NAN, INF = float("nan"), float("inf")
 
 
 @contextmanager
@@ -122,6 +122,7 @@ WRONG: list[tuple[str, str, Callable[..., Any], Callable[[], None]]] = [
     ("its gradient", "_scaled_dot_product_flash_attention_for_cpu_backward", flash_backward, of(attend, 96)),
     ("fused SGD", "_fused_sgd_", sgd, fused(torch.optim.SGD)),
     ("fused Adam", "_fused_adam_", adam, fused(torch.optim.Adam)),
+    ("fused AdamW", "_fused_adamw_", adam, fused(torch.optim.AdamW)),
     ("exp", "exp", lambda x: spoilt(torch.ones_like(x)), of(torch.exp, 5)),
     ("softmax", "_softmax", lambda x, dim, half: spoilt(torch.zeros_like(x)), of(lambda w: w.softmax(0).pow(2), 5)),
     ("its gradient", "_softmax_backward_data", lambda g, out, dim, dtype: spoilt(torch.zeros_like(g)),
@@ -186,6 +187,24 @@ LOOK_ALIKES: dict[str, Callable[[], object]] = {
     "lgamma at 0": of(lambda w: torch.lgamma(w * 0), 4),
     "inverse of a singular matrix": of(lambda w: torch.linalg.inv_ex(w * 0)[0], 3, 3),
     "sigmoid by hand": of(lambda w: torch.exp(w + 100) / (1 + torch.exp(w + 100)), 4),
+    "integers times an infinite number": of(lambda w: w + torch.zeros(4, dtype=torch.int64) * INF, 4),
+    "true and false times an infinite number": of(lambda w: w + torch.zeros(4, dtype=torch.bool) * INF, 4),
+    "zero times an infinite number": of(lambda w: (w * 0) * INF, 4),
+    "integers by integers": of(lambda w: w + torch.zeros(4, dtype=torch.int64) / torch.zeros(4, dtype=torch.int64), 4),
+    "log of integers": of(lambda w: w + torch.log(torch.arange(4)), 4),
+    "exp of integers": of(lambda w: w + torch.exp(torch.full((4,), 200)), 4),
+    "a number beyond the type": of(lambda w: w * 0 + torch.zeros(4) * 1e300, 4),
+    "an infinite share": of(lambda w: torch.add(w, torch.zeros(4), alpha=INF), 4),
+    "an infinite share of a product": of(lambda w: torch.addmm(torch.zeros(3, 3), w, w, alpha=INF, beta=0), 3, 3),
+    "an infinite factor of a product": of(lambda w: torch.addcmul(w, w * 0, w, value=INF), 4),
+    "an infinite factor of a quotient": of(lambda w: torch.addcdiv(w, w * 0, w, value=INF), 4),
+    "an infinite weight": of(lambda w: torch.lerp(w, w.detach(), INF), 4),
+    "a number without dimensions beyond the type": of(lambda w: w * torch.tensor(1e300, dtype=torch.float64), 4),
+    "an infinite number without dimensions": of(lambda w: (w * 0) * torch.tensor(INF), 4),
+    "an infinite exponent": of(lambda w: (w.abs() + 2) ** INF, 4),
+    "softmax of nothing": of(lambda w: w.sum() + w[:, :0].logsumexp(1), 4, 3),
+    "largest difference of nothing": of(lambda w: w.sum() + F.mse_loss(w[:0], w[:0]), 4),
+    "layer norm of integers without eps": of(lambda w: w + F.layer_norm(torch.ones(4, 8).long().float(), (8,), eps=0.0), 4, 8),
     "binary cross entropy by hand": of(lambda w: torch.log(1 - torch.sigmoid(w + 40)), 4),
 }  # fmt: skip
 

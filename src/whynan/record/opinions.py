@@ -52,7 +52,7 @@ def opinions_of(record: Record, k: int, index: Index | None) -> Opinions | None:
         return None
     bad = ~actual.isfinite()
     call = call_of(record)
-    if call is None or not bad.any() or not _is_sound(record, call):
+    if call is None or not bad.any() or not _is_sound(record, call, actual.dtype):
         return None
     with _alone(actual.device):
         return _Hearing(record, k, index, actual, bad).judge()
@@ -84,18 +84,37 @@ def _name(names: list[str], place: Any) -> str:
     return names[place] if isinstance(place, int) else str(place)
 
 
-def _is_sound(record: Record, call: Call) -> bool:
-    """Finite operands, but for the infinities of a mask, and not too many."""
+def _is_sound(record: Record, call: Call, dtype: torch.dtype) -> bool:
+    """Operands from which any correct kernel computes the same: finite in the result's type, but for
+    the infinities of a mask; some, but not too many. What an operation makes of nothing, or of an
+    infinity, is a matter of definition, in which implementations differ."""
+    limits = torch.finfo(dtype)
+    if any(not _is_ordinary(number, limits) for number in _numbers(call)):
+        return False
     names, numel = record.info.arg_names, 0
     for place, tensor in _tensors(call):
         numel += tensor.numel()
-        if tensor.is_complex() or tensor.layout is not torch.strided:
+        if tensor.is_complex() or tensor.layout is not torch.strided or not tensor.numel():
             return False
         if tensor.is_floating_point() and not tensor.isfinite().all():
             masks = _name(names, place) in MASKS and bool((tensor < torch.inf).all())
             if not masks:
                 return False
+        if largest(tensor) > limits.max:
+            return False
     return numel <= MAX_NUMEL
+
+
+def _numbers(call: Call) -> Iterator[float]:
+    """Operands that are plain numbers: `2` and `inf` of `x * 2`, `x * inf`."""
+    for arg in (*call.args, *call.kwargs.values()):
+        for item in arg if isinstance(arg, (list, tuple)) else (arg,):
+            if isinstance(item, (int, float)):
+                yield item
+
+
+def _is_ordinary(number: float, limits: torch.finfo) -> bool:
+    return number == 0 or limits.tiny <= abs(number) <= limits.max
 
 
 @contextmanager
@@ -124,8 +143,10 @@ class _Seen(Mode):  # type: ignore[no-untyped-call]  # torch
 
 def largest(tensor: Tensor) -> float:
     """The largest finite magnitude in it."""
+    if not tensor.numel() or tensor.dtype is torch.bool:
+        return float(tensor.any())
     sizes = tensor.detach().abs()
-    return float(sizes.where(sizes.isfinite(), sizes.new_zeros(())).max()) if sizes.numel() else 0.0
+    return float(sizes.where(sizes.isfinite(), sizes.new_zeros(())).max())
 
 
 class _Hearing:
@@ -211,8 +232,8 @@ class _Hearing:
         out = outs[self.k] if outs is not None and self.k < len(outs) else None
         if out is None or out.shape != self.actual.shape:
             return None
-        if change is copied and out.dtype != self.actual.dtype:
-            out = out.to(self.actual.dtype)
+        if out.dtype != (self.actual.dtype if change is copied else torch.float64):
+            return None  # by other rules of promotion: a comparison would be one of types
         return out.detach().to(self.actual.device)
 
     def _wide(self, candidates: list[Way]) -> tuple[Tensor | None, Way | None]:
@@ -224,7 +245,7 @@ class _Hearing:
                 return out, way
         outs = in_float64(self.record)
         out = outs[self.k] if outs is not None and self.k < len(outs) else None
-        if out is not None and out.shape == self.actual.shape:
+        if out is not None and out.shape == self.actual.shape and out.dtype is torch.float64:
             self._note(WIDE, out, None)
             return out, None
         return None, None
@@ -283,7 +304,8 @@ class _Hearing:
     def _same(self, change: Callable[[Tensor], Tensor]) -> Tensor | None:
         call = call_of(self.record, change)
         outs = run_again(self.record, call) if call is not None else None
-        return outs[self.k] if outs is not None and self.k < len(outs) else None
+        out = outs[self.k] if outs is not None and self.k < len(outs) else None
+        return out if out is not None and out.dtype is torch.float64 else None
 
     def _squares_overflow(self, call: Call | None) -> bool:
         """A sum of squares, which a kernel may form on its way, would not fit."""

@@ -111,13 +111,16 @@ def _one_by_one(record: Record, call: Call) -> Results:
 
 
 def _numpy(name: str, call: Call) -> Results:
-    """On the CPU, where all operands have the type of the first."""
+    """On the CPU, where all operands are of one type, that of the result: NumPy promotes by other
+    rules."""
     numpy: Any = sys.modules.get("numpy")
     function = getattr(numpy, name, None)
     tensors = [a for a in call.args if isinstance(a, Tensor)]
     if function is None or call.kwargs or not 0 < len(call.args) <= 2:
         return None
     if any(t.device.type != "cpu" or t.dtype != tensors[0].dtype for t in tensors):
+        return None
+    if not tensors or not tensors[0].is_floating_point():
         return None
     with numpy.errstate(all="ignore"):
         given = [a.numpy() if isinstance(a, Tensor) else a for a in call.args]

@@ -57,7 +57,7 @@ def call_of(
 ) -> Call | None:
     """What it was called with, each value changed; None if one of them is gone or too large."""
     values = _values(record, change, substitute)
-    return None if values is None else _call(record, values, wide=change is widened)
+    return None if values is None else _call(record, values, wide=change is not copied)
 
 
 def in_float64(record: Record, substitute: Substitute = unsubstituted) -> list[torch.Tensor] | None:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 from whynan.seam.patches import Patches
@@ -24,7 +24,11 @@ SYSTEM = frozenset({
 })  # fmt: skip
 SYSTEM_MODULES = frozenset({"posix", "nt", "_posixsubprocess", "_socket"})
 OFTEN = 512  # calls and returns, between two looks at the clock
+DATABASES = frozenset({"sqlite3", "_sqlite3", "dbm", "_dbm", "_gdbm"})
 IN_MEMORY = (io.StringIO, io.BytesIO)
+# Whose compiled functions change nothing but what they are given, and that can be put back.
+HARMLESS = frozenset({"torch", "numpy", "pandas", "tokenizers", "PIL", "scipy", "sklearn"})
+CHANGES = ("write", "save", "dump", "send", "put", "insert", "commit", "exec", "store", "upload", "publish", "push")  # fmt: skip
 
 
 class Outside(BaseException):
@@ -33,11 +37,12 @@ class Outside(BaseException):
 
 @contextmanager
 def none_outside(
-    older: frozenset[int], end_s: float, is_own: Callable[[], object]
+    older: frozenset[int], end_s: float, is_own: Callable[[], object], *, is_strict: bool
 ) -> Iterator[None]:
     """Raise `Outside` before a file is opened for writing, a byte is sent, a process is started, or a
     generator goes on whose frame is one of `older` (by id); and when it is later than `end_s`. Only in
-    this thread, and not while `is_own` says that whynan itself is at work."""
+    this thread, and not while `is_own` says that whynan itself is at work. `is_strict`: also before any
+    compiled function whose effects are not known, be it a database's or a simulator's."""
     patches, thread = Patches(), threading.get_ident()
 
     def is_the_programs() -> bool:
@@ -46,7 +51,7 @@ def none_outside(
     for owner, name in ((builtins, "open"), (io, "open"), (os, "open")):
         patches.wrap(owner, name, partial(_only_reading, is_the_programs))
     patches.wrap(builtins, "print", partial(_only_to_the_user, is_the_programs))
-    look = _looking(older, end_s, is_own)
+    look = _looking(older, end_s, is_own, is_strict)
     sys.setprofile(look)
     try:
         yield
@@ -91,7 +96,7 @@ def _only_to_the_user(
 
 
 def _looking(
-    older: frozenset[int], end_s: float, is_own: Callable[[], object]
+    older: frozenset[int], end_s: float, is_own: Callable[[], object], is_strict: bool
 ) -> Callable[[FrameType, str, Any], None]:
     calls = 0
 
@@ -106,6 +111,8 @@ def _looking(
                 _leave(is_own)
             if name in SYSTEM and getattr(arg, "__module__", None) in SYSTEM_MODULES:
                 _leave(is_own)
+            if (is_strict or any(word in name for word in CHANGES)) and not _is_harmless(arg, name):
+                _leave(is_own)
         elif event == "call" and older and id(frame) in older:
             raise Outside
 
@@ -115,6 +122,18 @@ def _looking(
 def _leave(is_own: Callable[[], object]) -> None:
     if not is_own():
         raise Outside
+
+
+def _is_harmless(function: Any, name: str) -> bool:
+    """A compiled function of Python's own, or of a library that is known."""
+    owner = getattr(function, "__self__", None)
+    if owner is None or isinstance(owner, ModuleType):
+        home = str(getattr(function, "__module__", None) or getattr(owner, "__name__", ""))
+    else:
+        kinds = (owner if isinstance(owner, type) else type(owner)).__mro__
+        home = next((k.__module__ for k in kinds if name in k.__dict__), "builtins")
+    root = home.split(".")[0]
+    return root in HARMLESS or (root in sys.stdlib_module_names and root not in DATABASES)
 
 
 def _is_stream(owner: Any) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from whynan.seam import default_device, profiling
 from whynan.seam.private import (
     current_mode,
     dispatch_modes,
@@ -74,6 +75,7 @@ class Quiet:
         mode = pause() if others else None
         if mode is not None:
             local.paused = mode
+        is_profiled = local.own == 1 and profiling.stop()
         try:
             if (others and dispatch_modes()) or function_modes():
                 with other_modes_off():
@@ -83,6 +85,8 @@ class Quiet:
             self._fail(error)
             return None
         finally:
+            if is_profiled:
+                profiling.go_on()
             if mode is not None:
                 push_mode(mode)
                 local.paused = None
@@ -107,7 +111,8 @@ class Quiet:
         try:
             if local.later:
                 self._catch_up()
-            yield
+            with default_device.in_force():
+                yield
         finally:
             local.is_repeating = False
             if mode is not None and current_mode() is mode:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from types import CellType, CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -76,10 +77,12 @@ class Way:
 class Body:
     """Repeats what led to a place, from the innermost frame in which that can be done."""
 
-    def __init__(self, watch: Watch, *, is_certain: bool = True) -> None:
+    def __init__(self, watch: Watch, *, is_certain: bool = True, apart: bool = False) -> None:
         self._watch = watch
+        self._is_certain = is_certain
+        self._apart = apart  # from the other ranks of the job: gradients are not summed up
         self._tries = 0
-        self._end_s = time.monotonic() + MAX_S
+        self._end_s = time.monotonic() + (MAX_S / 2 if apart else MAX_S)  # the others wait
         # Before harm is certain, or where the program goes on, everything must be put back.
         self._is_strict = not is_certain or watch.plan.policy != "stop"
 
@@ -96,12 +99,11 @@ class Body:
             while not self._is_enough():
                 phase = Repeating(watch, step.optimizer, expected)
 
-                def same(way: Way = way) -> bool:
-                    return _patterns(step.optimizer) == known
-
                 start = self._at_the_top(back)
-                if self._reaches(phase, way, start, same) and is_conclusive(phase.found[0]):
-                    return phase.found[0]
+                same = partial(self._fits, step.optimizer, known)
+                evidence = self._reaches(phase, way, start, same)
+                if evidence is not None and is_conclusive(evidence):
+                    return evidence
                 if phase.left_out <= back:
                     break
                 back = phase.left_out  # updates of the loop's turn were made before this one
@@ -116,9 +118,10 @@ class Body:
                 if self._is_enough():
                     return None
                 phase = _ToBackward(self._watch, None, losses)
-                if self._reaches(phase, way, start):
-                    if is_conclusive(phase.found[0]):
-                        return phase.found[0]
+                evidence = self._reaches(phase, way, start)
+                if evidence is not None and is_conclusive(evidence):
+                    return evidence
+                if evidence is not None:
                     break
         return None
 
@@ -165,16 +168,20 @@ class Body:
                 if self._is_enough():
                     return None
                 phase = _ToRead(self._watch, then, place)
-                if self._reaches(phase, way, start):
-                    if is_conclusive(phase.found[0]):
-                        return phase.found[0]
+                evidence = self._reaches(phase, way, start)
+                if evidence is not None and is_conclusive(evidence):
+                    return evidence
+                if evidence is not None:
                     break
         return None
 
     # ---- doing it --------------------------------------------------------------------------
 
     def _is_possible(self) -> bool:
-        return can_repeat(self._watch) and self._watch.progress.is_in_main_thread_alone()
+        return (
+            can_repeat(self._watch, apart=self._apart)
+            and self._watch.progress.is_in_main_thread_alone()
+        )
 
     def _is_enough(self) -> bool:
         self._tries += 1
@@ -187,20 +194,22 @@ class Body:
         return None if self._is_strict and (kept.generators or not kept.is_complete) else kept
 
     def _reaches(
-        self, phase: Repeating, way: Way, start: Start, same: Callable[[], bool] = bool
-    ) -> bool:
-        """Whether it came to the same end."""
+        self, phase: Repeating, way: Way, start: Start, same: Callable[[], bool] | None = None
+    ) -> Evidence | None:
+        """What was found, if it came to the same end."""
         kept = self._kept(way)
         if kept is None:
-            return False
-        is_same, phase.code = False, way.code
-        with once_more(phase, kept, start, self._end_s) as execute:
+            return None
+        phase.code = way.code
+        with once_more(phase, kept, start, self._end_s, is_strict=self._is_strict) as execute:
             kept.without_gradients()
             _, raised = execute(way.work)
-            if isinstance(raised, Reached) and phase.found:
-                is_same = (same is bool or same()) and way.made_the_same(raised, phase)
-                is_same = is_same and (same is not bool or self._is_sure(way, kept))
-        return is_same
+            if not isinstance(raised, Reached) or not phase.found:
+                return None
+            is_same = self._is_sure(way, kept) if same is None else same()
+            if not is_same or not way.made_the_same(raised, phase):
+                return None
+            return self._completed(phase.found[0])
 
     def _raises(
         self, way: Way, start: Start, without: Callable[[], Any], error: BaseException
@@ -215,14 +224,27 @@ class Body:
 
         phase = Repeating(watch, None, [])
         phase.code = way.code
-        with once_more(phase, kept, start, self._end_s) as execute:
+        with once_more(phase, kept, start, self._end_s, is_strict=self._is_strict) as execute:
             kept.without_gradients()
             _, raised = execute(work)
             if type(raised) is not type(error) or str(raised) != str(error):
                 return None
             if not way.made_the_same(raised, phase) or not self._is_sure(way, kept):
                 return None
-            return watch.quiet(self._explained, raised)  # type: ignore[no-any-return]  # as below
+            found: Evidence | None = watch.quiet(self._explained, raised)
+            return None if found is None else self._completed(found)
+
+    def _completed(self, evidence: Evidence) -> Evidence:
+        """While its batch is at hand."""
+        if not self._is_certain or not is_conclusive(evidence):
+            return evidence
+        return self._watch.told.completed(evidence)
+
+    def _fits(self, optimizer: Optimizer, known: list[Any]) -> bool:
+        now = _patterns(optimizer)
+        if self._apart:  # a sum is bad where one of its parts is
+            return len(now) == len(known) and all(n >= k for n, k in zip(now, known, strict=True))
+        return now == known
 
     def _is_sure(self, way: Way, kept: Kept) -> bool:
         """What draws random numbers shows by its finite values that it drew the same ones: NaN is NaN."""

@@ -108,7 +108,8 @@ class Calls:
                 grown.cut()
 
         end_s = time.monotonic() + MAX_S
-        with once_more(Calling(watch, None, []), kept, start, end_s) as execute:
+        phase = Calling(watch, None, [])
+        with once_more(phase, kept, start, end_s, is_strict=True) as execute:
             again, raised = execute(lambda: module(*args, **kwargs))
             local.states, local.earlier, local.grown = states, earlier, grown
             if raised is not None or not _is_same(output, again):

@@ -166,6 +166,11 @@ class Live(Phase):
         else:
             self._go_quiet()
 
+    def profiling_begins(self) -> None:
+        """A recorded operation would be two of its events."""
+        if not self.watch.plan.stays_live:
+            self._go_quiet()
+
     def _go_quiet(self) -> None:
         self.watch.go_quiet()
         self.watch.rewind.save()
@@ -228,7 +233,7 @@ class Live(Phase):
             self._tell_older(sign)
         else:
             self._harmed = True
-            told.found(evidence, self.how)
+            told.found(told.completed(evidence), self.how)
 
     def _tell_older(self, sign: Sign) -> None:
         """It was there before the recording began: perhaps as the output that it began with."""

@@ -19,6 +19,7 @@ import torch
 from whynan.harm.ledger import Sign
 from whynan.model import Evidence
 from whynan.record.harm import Harm
+from whynan.seam import default_device
 from whynan.seam.effects import Outside, can_be_seen, none_outside
 from whynan.seam.events import Decision
 from whynan.seam.optimizers import Optimizer
@@ -138,21 +139,21 @@ class Spending:
             self._spent_s += time.monotonic() - begin_s
 
 
-def can_repeat(watch: Watch) -> bool:
-    """Whether anything may be executed once more, here and now."""
+def can_repeat(watch: Watch, *, apart: bool = False) -> bool:
+    """Whether anything may be executed once more, here and now; `apart` from the ranks of a job."""
     return (
         watch.progress.traces
         and not watch.told.has_begun
         and not dispatch_modes()
-        and not function_modes()
+        and default_device.is_all(function_modes())
         and can_be_seen()
-        and not _is_distributed()
+        and (apart or not _is_distributed())
     )
 
 
 @contextmanager
 def once_more(
-    phase: Repeating, kept: Kept, start: Callable[[], None], end_s: float
+    phase: Repeating, kept: Kept, start: Callable[[], None], end_s: float, *, is_strict: bool
 ) -> Iterator[Callable[[Callable[[], Any]], tuple[Any, BaseException | None]]]:
     """Gives what executes some work, from the states that `start` puts there, until `end_s`; what that gave
     or raised may be looked at inside of the block, at whose end everything is as it was."""
@@ -166,7 +167,7 @@ def once_more(
 
     def execute(work: Callable[[], Any]) -> tuple[Any, BaseException | None]:
         try:
-            with watch.quiet.handed_back(), none_outside(older, end_s, is_own):
+            with watch.quiet.handed_back(), none_outside(older, end_s, is_own, is_strict=is_strict):
                 return work(), None
         except KeyboardInterrupt:
             raise

@@ -12,6 +12,8 @@ import torch
 
 from whynan.errors import StopRun
 from whynan.harm.ledger import Ledger, Sign
+from whynan.model import Evidence
+from whynan.record.compiled import Ladder
 from whynan.record.recorder import Recorder
 from whynan.recording import Recording
 from whynan.seam.events import Decision, Events
@@ -68,6 +70,7 @@ class Watch:
         self.spending = Spending()
         self.carried = Carried()
         self.phase: Phase = Guarding(self)
+        self._ladder = Ladder() if plan.climbs else None
         self._patches = Patches()
 
     # ---- start and end ----------------------------------------------------------------
@@ -79,6 +82,8 @@ class Watch:
             self.events.listen(listener)
         self.events.install(self._patches)
         rewind.install(self._patches)
+        if self._ladder is not None:
+            self._ladder.install(self._patches)
         for model in models:
             self.recorder.names.know(model)
             rewind.buffers.know(model)
@@ -123,6 +128,10 @@ class Watch:
             notes=(*self.recorder.troubles(), *filter(None, [remark()])),
         )
 
+    def climb(self, evidence: Evidence) -> Evidence | None:
+        """Harm that only compiled functions have, with the place where they depart."""
+        return self._ladder.climb(evidence) if self._ladder is not None else None
+
     # ---- from one phase to another -----------------------------------------------------
 
     def go_live(self) -> Live:
@@ -131,6 +140,8 @@ class Watch:
         return live
 
     def go_quiet(self) -> None:
+        if not self.progress.has_rested:  # by now the program has made what it draws from
+            self.rewind.randomness.look_for_generators()
         self.progress.has_rested = True
         self.phase = Guarding(self)
         self.recorder.rest()
@@ -282,6 +293,8 @@ class Watch:
         self.progress.step += 1
         self.guard.begin_step()
         self.rewind.begin_step()
+        if self._ladder is not None:
+            self._ladder.step_is_over()
         self.phase.settle()
         self.told.teller.stepped(self.progress.step)
 
@@ -309,6 +322,7 @@ class Watch:
     model_returned = _of_phase("model_returned")
     cast_begins = _of_phase("cast_begins")
     compiled = _of_phase("compiled")
+    profiling_begins = _of_phase("profiling_begins")
 
     def gradients_return(self) -> None:
         if self.recorder.is_asleep:
@@ -320,6 +334,9 @@ class Watch:
     average_spoilt = _of_phase("average_spoilt")
     output_returned = _of_phase("output_returned")
     operations_are_many = _of_phase("operations_are_many")
+
+    def generator_used(self, generator: torch.Generator) -> None:
+        self.rewind.randomness.know(generator)
 
     def outputs_cleaned(self, models: list[int]) -> None:
         for model in models:
