@@ -30,6 +30,7 @@ from whynan.record.recompute import (
 )
 from whynan.record.records import Record
 from whynan.record.storages import Index
+from whynan.seam.devices import double
 from whynan.seam.kernels import capability
 from whynan.seam.private import Mode
 
@@ -256,7 +257,7 @@ class _Hearing:
         return bool(out[self.bad].isfinite().all())
 
     def _apart(self, out: Tensor, wide: Tensor) -> float | None:
-        here, there = out.to(torch.float64)[self.bad], wide[self.bad]
+        here, there = double(out)[self.bad], wide[self.bad]
         if not (here.isfinite().all() and there.isfinite().all()):
             return None
         return float((here - there).abs().max()) / max(largest(wide), 1e-30)
@@ -281,7 +282,7 @@ class _Hearing:
                 return value
             noise = torch.rand(value.shape, generator=generator, dtype=torch.float64)
             tiny = torch.finfo(value.dtype).tiny
-            flushed = torch.where(value.abs() < tiny, 0.0, value.to(torch.float64))
+            flushed = torch.where(value.abs() < tiny, 0.0, double(value))
             return flushed * (1 + ulps * (2 * noise.to(value.device) - 1))
 
         def magnitudes(value: Tensor) -> Tensor:

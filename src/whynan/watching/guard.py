@@ -195,8 +195,7 @@ class Guard:
     def _from_device(self, asked: list[torch.Tensor]) -> list[float]:
         """Norms, losses and what was clipped by, with one wait for them all."""
         local = self.local
-        losses = [(loss, _question(loss)) for loss in local.losses]
-        losses = [(loss, question) for loss, question in losses if question is not None]
+        losses = [(loss, q) for loss in local.losses if (q := _question(loss)) is not None]
         questions = [question for _, question in losses]
         every = (launched_norms(asked), questions, local.clipped, local.gradients)
         found = iter(fetched([scalar for some in every for scalar in some]))
