@@ -43,6 +43,14 @@ Weak = Callable[[torch.UntypedStorage], weakref.ref[torch.UntypedStorage]]
 watch_storage: Weak = weakref.ref if HERE >= (2, 10) else Mended
 
 
+def current_accelerator() -> torch.device | None:
+    """Up to 2.6 torch raises where there is none."""
+    try:
+        return torch.accelerator.current_accelerator()
+    except RuntimeError:
+        return None
+
+
 def run_eagerly() -> Any:
     """Compiled functions run as they were written until this is left; None: torch cannot."""
     return set_stance("force_eager") if set_stance is not None else None
