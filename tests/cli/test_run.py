@@ -399,7 +399,7 @@ def test_no_color_and_pipes_get_plain_text(tmp_path: Path) -> None:
 
 def test_explain_and_help_teach(tmp_path: Path) -> None:
     listed = whynan("explain", "--list", cwd=tmp_path).stdout
-    assert len(listed.split("\n\n")[0].splitlines()) == 17
+    assert len(listed.split("\n\n")[0].splitlines()) == 19
     page = whynan("explain", "log_nonpositive", cwd=tmp_path).stdout
     assert page.startswith("N012 log-of-nonpositive")
     assert "Use instead" in page
@@ -450,15 +450,20 @@ def test_the_failing_batch_is_kept_in_every_mode(
         assert batch["sample"] == row
 
 
-def test_the_failing_batch_is_kept_by_the_second_run(tmp_path: Path) -> None:
-    """Batches of no DataLoader cannot be given again: the script is run again."""
+WRITES = '    open("progress", "w").close()\n    out ='  # that is not done twice in place
+
+
+@pytest.mark.parametrize("second", [False, True])
+def test_the_failing_batch_of_no_loader_is_kept(second: bool, tmp_path: Path) -> None:
+    """The statements of its turn are executed again, or else the script."""
     import torch
 
     text = BATCHES.replace("x[33]", "x[153]").replace("(64,", "(192,")
-    write(tmp_path, text.replace("xb, in DataLoader(TensorDataset(x), batch_size=8, {order})", "xb in x.split(8)"))  # fmt: skip
+    text = text.replace("xb, in DataLoader(TensorDataset(x), batch_size=8, {order})", "xb in x.split(8)")  # fmt: skip
+    write(tmp_path, text.replace("    out =", WRITES) if second else text)
     done = whynan("run", "--save-batch", "batch.pt", "script.py", cwd=tmp_path)
     assert done.returncode == 3
-    assert "running the script again" in done.stderr
+    assert ("running the script again" in done.stderr) == second
     assert "whynan: the failing batch is in batch.pt" in done.stderr
     batch = torch.load(tmp_path / "batch.pt")
     assert batch["sample"] == 153 % 8

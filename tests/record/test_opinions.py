@@ -122,6 +122,7 @@ WRONG: list[tuple[str, str, Callable[..., Any], Callable[[], None]]] = [
     ("its gradient", "_scaled_dot_product_flash_attention_for_cpu_backward", flash_backward, of(attend, 96)),
     ("fused SGD", "_fused_sgd_", sgd, fused(torch.optim.SGD)),
     ("fused Adam", "_fused_adam_", adam, fused(torch.optim.Adam)),
+    ("fused AdamW", "_fused_adamw_", adam, fused(torch.optim.AdamW)),
     ("exp", "exp", lambda x: spoilt(torch.ones_like(x)), of(torch.exp, 5)),
     ("softmax", "_softmax", lambda x, dim, half: spoilt(torch.zeros_like(x)), of(lambda w: w.softmax(0).pow(2), 5)),
     ("its gradient", "_softmax_backward_data", lambda g, out, dim, dtype: spoilt(torch.zeros_like(g)),

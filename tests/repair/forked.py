@@ -116,8 +116,7 @@ def _child(description: Path, errors: Path) -> None:
         sys.stdin = open(0, closefd=False)
         sys.stdout = open(1, "w", closefd=False)
         sys.stderr = open(2, "w", closefd=False, buffering=1)
-        os.environ[child.VARIABLE] = str(description)
-        code = child.main()
+        code = child.main(str(description))
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 1
     except BaseException:
@@ -146,7 +145,13 @@ def _fix(script: Path, args: list[str]) -> dict[str, Any]:
         "causes": {c.code: c.evidence for c in first.finding.causes},
         "sample": None if sample is None else [sample.index, sample.bad, sample.dataset_index],
         "fixes": [
-            {"kind": f.kind, "verdict": f.verdict, "evidence": f.evidence, "patch": f.patch}
+            {
+                "kind": f.kind,
+                "title": f.title,
+                "verdict": f.verdict,
+                "evidence": f.evidence,
+                "patch": f.patch,
+            }
             for f in search.fixes()
         ],
         "texts": dict(search.found.candidate.texts) if search.found else {},

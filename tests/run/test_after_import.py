@@ -195,7 +195,7 @@ def test_late_steps_are_seen_where_torch_came_in_a_thread(tmp_path: Path) -> Non
     done = run("--json", "report.json", script.name, cwd=tmp_path)
     report = json.loads((tmp_path / "report.json").read_text())
     assert done.returncode == 3, done.stderr
-    assert (report["anomalies"][0]["step"], report["reproduced"]) == (13, "rewind")
+    assert (report["anomalies"][0]["step"], report["reproduced"]) == (13, "body")
 
 
 def test_a_thread_that_imports_torch_and_trains_is_followed(tmp_path: Path) -> None:

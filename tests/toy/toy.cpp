@@ -262,6 +262,12 @@ bool masks(const c10::IValue& value) {
   });
 }
 
+bool is_view(const c10::FunctionSchema& schema) {  // nothing is launched for one
+  if (schema.returns().empty()) return false;
+  const auto* alias = schema.returns()[0].alias_info();
+  return alias != nullptr && !alias->isWrite();
+}
+
 void kernel(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const auto& schema = op.schema();
   const auto& name = schema.name();
@@ -293,7 +299,7 @@ void kernel(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   TORCH_CHECK(!(foreign && known && !indexes),
               "Expected all tensors to be on the same device, but found at least two devices, toy and cpu! (",
               name, ")");
-  counted[KERNELS]++;
+  if (!is_view(schema)) counted[KERNELS]++;
   if (waits) synchronize();
   {
     if (draws && !generator && !shares_generator) generator = default_generator(call.index);

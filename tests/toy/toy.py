@@ -53,6 +53,7 @@ def load() -> Any:
     torch.ops.load_library(str(path))
     library = _library = ctypes.CDLL(str(path))
     library.toy_counter.restype = library.toy_state_size.restype = ctypes.c_int64
+    library.toy_free = lambda: max(0, (1 << 30) - counts().bytes)
     backend_registration.rename_privateuse1_backend("toy")
     torch._register_device_module("toy", _module(library))
     backend_registration.generate_methods_for_privateuse1_backend()
@@ -166,6 +167,8 @@ def _module(library: Any) -> ModuleType:
     module.device = device
     module.is_available = lambda: True
     module.is_initialized = lambda: True
+    module.mem_get_info = lambda device=None: (library.toy_free(), 1 << 30)
+    module.synchronisations = lambda: counts().syncs
     module.device_count = lambda: 2
     module.current_device = library.toy_device
     module.set_device = lambda device: library.toy_set_device(index(device))

@@ -155,7 +155,7 @@ def run(
 
             repair(program, diagnosis, FixOptions(json=json, told=True), originals)
     elif fix and code == 3 and watched.findings.lockstep is None:
-        voice.say("--fix is for programs of one process; nothing was tried")
+        voice.say("--fix is for programs of one process; `whynan fix` tries changes on all ranks")
     if code == 3:
         voice.let_go_of_broken_streams()
     # What the program has printed is its own: if it cannot be written, Python says so, with its code.

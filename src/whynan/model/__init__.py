@@ -12,7 +12,16 @@ from whynan.model.circumstances import (
     Sample,
 )
 from whynan.model.climb import Climb, Rung
-from whynan.model.diagnosis import Anomaly, Cause, Diagnosis, Finding, Fix, Link, Outcome
+from whynan.model.diagnosis import (
+    ADVICE,
+    Anomaly,
+    Cause,
+    Diagnosis,
+    Finding,
+    Fix,
+    Link,
+    Outcome,
+)
 from whynan.model.evidence import (
     FROM_BEFORE,
     FROM_GRADIENT,
@@ -32,6 +41,7 @@ from whynan.model.opinions import Opinion, Opinions
 from whynan.model.tensors import TensorStats, dotted, kind_of, number
 
 __all__ = [
+    "ADVICE",
     "FROM_BEFORE",
     "FROM_GRADIENT",
     "FROM_LOADER",

@@ -64,6 +64,8 @@ class Operand:
     value: float | None = None
     slice_stats: TensorStats | None = None  # the part of the tensor that the witness depends on
     source: str | None = None  # what it is, when nothing recorded made it: "parameter fc.weight"
+    kept_as: str | None = None  # what it was loaded into: "parameter fc.weight"
+    file: str | None = None  # that it was loaded from
     upstream: tuple[OpRecord, ...] = ()  # how this value came about, nearest operation first
 
 

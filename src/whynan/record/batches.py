@@ -17,11 +17,13 @@ from whynan.record.checks import Checks
 from whynan.record.storages import MAX_COPY, is_torchs
 from whynan.seam.loading import Fetch as Loaded
 from whynan.seam.members import dataset_of, workers_of
-from whynan.seam.private import has_storage, storage_id
+from whynan.seam.private import address_of, has_storage, storage_id
 from whynan.seam.reading import can_be_read
 from whynan.seam.tensors import tensors_in
+from whynan.seam.versions import watch_storage
 
 MAX_BEHIND = 8
+Watched = weakref.ref[torch.UntypedStorage]
 
 
 class Batches:
@@ -39,8 +41,8 @@ class Batches:
         # Of batches that a worker made bad, by their number: the program may tell at its end.
         self._behind: dict[int, tuple[Any, list[int] | None]] = {}
         self._is_ahead = False  # the last batch may be a later step's
-        # Of such loaders: the storages of some batches, and the items each was made of.
-        self._recent: deque[tuple[set[int], list[int] | None]] = deque(maxlen=8)
+        # Of such loaders: the storages of some batches, while they live, and the items of each.
+        self._recent: deque[tuple[list[Watched], list[int] | None]] = deque(maxlen=8)
         self._models: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()  # with parameters
 
     def clear(self) -> None:
@@ -88,9 +90,9 @@ class Batches:
         self.packed = any(isinstance(arg, torch.nn.utils.rnn.PackedSequence) for arg in args)
         self._mark([] if self.packed else dense)
         if self._is_ahead:
-            given = _storages(plain)
-            newest = reversed(self._recent)  # an address may be used again
-            self.indices = next((items for made, items in newest if made & given), None)
+            given = {storage_id(t) for t in plain if has_storage(t)}
+            newest = reversed(self._recent)
+            self.indices = next((items for made, items in newest if given & _alive(made)), None)
 
     def _mark(self, tensors: list[torch.Tensor]) -> None:
         """Their rows are samples."""
@@ -110,12 +112,15 @@ class Batches:
         if recording and self.indices is not None:
             self._mark(_rows_of(fetch.item, len(listed)))
         if self._is_ahead:
-            self._recent.append((_storages(tensors_in(fetch.item)), self.indices))
+            made = [t for t in tensors_in(fetch.item) if has_storage(t)]
+            watched = [watch_storage(t.untyped_storage()) for t in made]
+            self._recent.append((watched, self.indices))
             self.indices = None  # until it is known which one a step is about
 
 
-def _storages(tensors: list[torch.Tensor]) -> set[int]:
-    return {storage_id(t) for t in tensors if has_storage(t)}
+def _alive(storages: list[Watched]) -> set[int]:
+    """Those that are still there: the address of one that is gone may be another's."""
+    return {address_of(s) for watched in storages if (s := watched()) is not None}
 
 
 def _rows_of(batch: Any, size: int) -> list[torch.Tensor]:

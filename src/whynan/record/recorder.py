@@ -122,6 +122,7 @@ class Recorder:
             self._mode = TracerMode(self.tracer)
             self._mode.__enter__()
         self._is_asleep = False
+        self.tracer.on_device = torch.accelerator.is_available()
         self.tracer.active = True
 
     def resume(self, step: int, *, uses_optimizer: bool) -> None:
@@ -135,7 +136,7 @@ class Recorder:
             k: e for k, e in list(tracer.entries.items()) if e.tainted and not e.expired()
         }
         tracer.local.leaves.clear()
-        tracer.local.made.clear()
+        tracer.local.forget_nodes()
         self.checks.forget()
         self.quiet.then(self.put_on)
 
@@ -207,6 +208,7 @@ class Recorder:
     def explain(self, harm: Harm) -> Evidence | None:
         """Where it began; None when every infinity in it was meant."""
         try:
+            self.tracer.later.settle()
             evidence = self.slicer.evidence(harm)
             if evidence is None:
                 return None
@@ -249,6 +251,7 @@ class Recorder:
 
     def raised(self, error: BaseException) -> Harm | None:
         """What an exception complains of."""
+        self.tracer.later.settle()
         return harm_of_exception(error, self.tracer, self.checks.is_nonfinite)
 
     def results(self, names: Mapping[str, Any]) -> list[Harm]:
@@ -288,6 +291,9 @@ class Recorder:
 
     def state_loaded(self, optimizer: torch.optim.Optimizer) -> None:
         self.updates.state_loaded(optimizer)
+
+    def file_loaded(self, file: str, obj: Any) -> None:
+        self.slicer.files.loaded(file, obj)
 
     def fetch_begins(self, fetch: Fetch) -> None:
         self.tracer.local.data += 1
@@ -369,6 +375,9 @@ class Recorder:
 
     def outliving(self, record: Record) -> None:
         self.slicer.freeze(record)
+
+    def generator_used(self, generator: torch.Generator) -> None:
+        self._watcher.generator_used(generator)
 
     def leaves_updated(self) -> None:
         """A hand-written update is complete."""

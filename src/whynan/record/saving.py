@@ -36,6 +36,8 @@ def save_operands(tracer: Tracer, record: Record, info: OpInfo, args: Any) -> No
             continue
         arg = args[position]
         saved: Any = None
+        if tracer.later:
+            _note_change(tracer, record, arg, record.args[position])
         if isinstance(arg, torch.Tensor):
             saved = _saved(tracer, info, arg, record.args[position])
         elif isinstance(arg, (list, tuple)) and isinstance(record.args[position], list):
@@ -44,6 +46,13 @@ def save_operands(tracer: Tracer, record: Record, info: OpInfo, args: Any) -> No
         if saved is not None:
             record.before = record.before or {}
             record.before[position] = saved
+
+
+def _note_change(tracer: Tracer, record: Record, given: Any, refs: Any) -> None:
+    pairs = zip(given, refs, strict=True) if isinstance(refs, list) else [(given, refs)]
+    for tensor, ref in pairs:
+        if ref is not None and tensor.dtype in INEXACT and is_in_memory(tensor):
+            tracer.later.changes(record.index, ref, tensor)
 
 
 def _saved(tracer: Tracer, info: OpInfo, tensor: Any, ref: Ref | None) -> torch.Tensor | None:

@@ -9,17 +9,25 @@ from typing import Any
 import torch
 
 from whynan.errors import StopRun
-from whynan.record.attribution import MAX_LEVELS, MAX_NODES, begin_backward, claim_nodes, claim_view
+from whynan.record.attribution import (
+    MAX_LEVELS,
+    MAX_NODES,
+    begin_backward,
+    claim_nodes,
+    claim_view,
+)
+from whynan.record.deferring import Later, conclude
 from whynan.record.follower import Follower
 from whynan.record.local import Local, PerThread
 from whynan.record.meeting import look_into, meet, meet_leaf, meet_viewed_leaf
 from whynan.record.mode import PLAIN_TYPES
 from whynan.record.records import Origin, Record, flat, record_refs
-from whynan.record.retention import MANY_RECORDS, forget, make_room, suspect
+from whynan.record.retention import MANY_RECORDS, forget, make_room
 from whynan.record.saving import INEXACT, save_operands
 from whynan.record.schema import OpInfo, info_for
 from whynan.record.storages import Entry, Ref
 from whynan.seam.calls import Calls
+from whynan.seam.devices import is_capturing
 from whynan.seam.private import (
     address_of,
     current_node,
@@ -36,6 +44,7 @@ from whynan.seam.stats import look
 NUMBERS = frozenset({bool, int, float, type(None)})
 _strided = torch.strided
 _Parameter = torch.nn.Parameter
+_Generator = torch.Generator
 _new_ref = tuple.__new__
 _grad_enabled = torch.is_grad_enabled
 
@@ -75,6 +84,8 @@ class Tracer:
         self.failures = 0
         self.last_failure = ""
         self.last_raised: Record | None = None
+        self.on_device = False  # there may be tensors of an accelerator
+        self.later = Later(self)
 
     @property
     def local(self) -> Local:
@@ -83,6 +94,7 @@ class Tracer:
 
     def entry_of(self, tensor: torch.Tensor) -> Entry | None:
         """What is known about a tensor's storage."""
+        self.later.settle()
         try:
             entry = self.entries.get(storage_id(tensor))
         except (NotImplementedError, RuntimeError):
@@ -91,9 +103,12 @@ class Tracer:
 
     # ---- hot path -------------------------------------------------------------------
 
-    def dispatch(self, info: OpInfo, types: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        local = self._per_thread.local
-        if not self.active or self._own.own:
+    def dispatch(
+        self, info: OpInfo, types: Any, args: Any, kwargs: dict[str, Any], local: Local
+    ) -> Any:
+        if self._per_thread.local is not local:  # a device's thread works for this one
+            self._per_thread.work_for(local)
+        if not self.active or self._own.own or (self.on_device and is_capturing()):
             return info.call(*args, **kwargs)
         if self.stopping:
             raise StopRun
@@ -109,7 +124,7 @@ class Tracer:
             if info.view:  # it writes nothing; its node needs a call site
                 if _grad_enabled():
                     if not info.turns:
-                        claim_view(self.calls, local)
+                        claim_view(self, local)
                     meet_viewed_leaf(self, local, args)
                 return info.call(*args, **kwargs)
             if info.quiet is not None:
@@ -154,16 +169,21 @@ class Tracer:
             record.in_optimizer = local.step_frame.f_back is not None
         node = current_node()
         if node is None:
-            frames = (record.in_optimizer and local.optimizer_frames) or capture(sys._getframe(3))
+            try:
+                frame = sys._getframe(3)
+            except ValueError:  # a device's thread has none of the program's
+                frame = None
+            frames = (record.in_optimizer and local.optimizer_frames) or capture(frame)
             record.module = self.calls.running()
             if inside is not None and frames is not None:
                 frames = frames._replace(inside=inside)
         else:
-            frames = begin_backward(record, node, self.calls, local)
+            frames = begin_backward(record, node, self, local)
         record.frames = frames
         if grad_enabled:
             levels = MAX_LEVELS if inside is None else MAX_NODES
-            claim_nodes(Origin(frames, record.module, record.index), local, levels)
+            nodes = local.nodes if node is None else local.nodes_here()
+            claim_nodes(Origin(frames, record.module, record.index), nodes, levels)
         sure = info.faithful
         tainted: list[Ref] | None = None
         requires_grad = False
@@ -208,6 +228,8 @@ class Tracer:
                                 meet_leaf(local, ref[0], tensor)
                 refs.append(group)
             else:
+                if type(arg) is _Generator:
+                    self.follower.generator_used(arg)
                 refs.append(arg)
         if requires_grad and grad_enabled and node is None:
             self.began = True
@@ -280,17 +302,14 @@ class Tracer:
         if not outs and not info.reads_out:
             return
         self.records[record.index] = record
-        if bad:
-            record.bad = bad
-            suspect(self, record)
-            if info.mutates and self.uses_optimizer and not record.in_optimizer:
-                averages = [t for t in written if type(t) is _Parameter and not t.requires_grad]
-                if averages:
-                    self.follower.average_spoilt(averages)
-        elif record.tainted_in:
-            self.follower.absorbed(record)
-        if self.shadowing:
-            self.follower.shadowed(record)
+        record.bad = bad
+        averages: list[Any] = []
+        if (bad or self.later) and info.mutates and self.uses_optimizer and not record.in_optimizer:
+            averages = [t for t in written if type(t) is _Parameter and not t.requires_grad]
+        if (bad or self.later) and self.later.ends(record, averages):
+            pass
+        elif bad or record.tainted_in or self.shadowing:
+            conclude(self, record, averages)
         if len(self.records) > self.room:
             make_room(self)
             self.follower.operations_are_many()
@@ -334,6 +353,11 @@ class Tracer:
             if info.allocates:
                 entry.partial = True
                 entry.tainted = False
+            elif dtype in INEXACT and self.on_device and not (tensor.is_cpu or self.shadowing):
+                entry.norm = None
+                if whole:
+                    entry.partial = entry.unseen = False
+                self.later.written(record, len(outs), entry, whole, tensor)
             elif dtype in INEXACT:
                 is_bad, entry.norm = False, None
                 if not record.surely_finite:

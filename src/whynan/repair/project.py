@@ -47,6 +47,13 @@ class Project:
                 elif _is_python(text):
                     raise Lost
 
+    def everything(self) -> Iterator[Source]:
+        """All files of the program's folder."""
+        for path in self._all_texts():
+            source = self.source(path)
+            if source is not None:
+                yield source
+
     def _all_texts(self) -> dict[str, str]:
         if self._texts is None:
             self._texts = {}

@@ -82,7 +82,7 @@ class Findings:
         limit, enough = self.options.max_steps, self.options.enough
         if limit is not None and step >= limit:
             self.is_enough = True
-        elif enough is not None and step >= enough[0]:
+        elif enough is not None and step >= enough[0] and self.lockstep is None:  # clocks differ
             self.is_enough = time.monotonic() - self._begin_s > enough[1]
         if self.is_enough:
             self.leave()

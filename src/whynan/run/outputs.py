@@ -46,7 +46,8 @@ class RunOptions:
     live_steps: int | None = None  # how many steps `auto` records before it only guards
     fixes_follow: bool = False  # changes are tried right after the report
     is_shown: bool = True  # False: whoever started this run draws the report
-    children: bool = True  # ranks that the program starts itself are watched, too
+    speaker: int = 0  # the rank that tells of a job that ends healthy
+    rank_command: tuple[str, ...] = ()  # a trial: what its ranks are started by
 
     @property
     def operands_are_kept(self) -> bool:
@@ -58,6 +59,16 @@ class RunOptions:
         return replace(
             self, **{n: p.absolute() for n, p in given.items() if p is not None and str(p) != "-"}
         )
+
+    def for_ranks(self) -> list[str]:
+        """For Python's command line: a rank that is a program of its own, with the same options."""
+        if self.rank_command:
+            return list(self.rank_command)
+        flags = ["--mode", self.mode, "--on-anomaly", self.on_anomaly]
+        for name in (*PATHS, "max_steps"):
+            if (value := getattr(self, name)) is not None:
+                flags += [f"--{name.replace('_', '-')}", str(value)]
+        return ["-m", "whynan", "run", *flags, *["--keep-operands"] * self.keep_operands]
 
 
 class Outputs:

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 from whynan.seam.patches import Patches
@@ -20,7 +20,11 @@ SYSTEM = frozenset({
     "connect", "connect_ex", "bind", "sendfile",
 })  # fmt: skip
 SYSTEM_MODULES = frozenset({"posix", "nt", "_posixsubprocess", "_socket"})
+DATABASES = frozenset({"sqlite3", "_sqlite3", "dbm", "_dbm", "_gdbm"})
 IN_MEMORY = (io.StringIO, io.BytesIO)
+# Whose compiled functions change nothing but what they are given, and that can be put back.
+HARMLESS = frozenset({"torch", "numpy", "pandas", "tokenizers", "PIL", "scipy", "sklearn"})
+CHANGES = ("write", "save", "dump", "send", "put", "insert", "commit", "exec", "store", "upload", "publish", "push")  # fmt: skip
 
 
 class Outside(BaseException):
@@ -28,14 +32,15 @@ class Outside(BaseException):
 
 
 @contextmanager
-def none_outside(older: frozenset[int]) -> Iterator[None]:
+def none_outside(older: frozenset[int], *, is_strict: bool) -> Iterator[None]:
     """Raise `Outside` before a file is opened for writing, a byte is sent, a process is started, or a
-    generator goes on whose frame is one of `older` (by id). Only in this thread."""
+    generator goes on whose frame is one of `older` (by id). Only in this thread. `is_strict`: also
+    before any compiled function whose effects are not known, be it a database's or a simulator's."""
     patches = Patches()
     for owner, name in ((builtins, "open"), (io, "open"), (os, "open")):
         patches.wrap(owner, name, _only_reading)
     patches.wrap(builtins, "print", _only_to_the_user)
-    look = _looking(older)
+    look = _looking(older, is_strict)
     sys.setprofile(look)
     try:
         yield
@@ -69,7 +74,7 @@ def _only_to_the_user(original: Callable[..., Any]) -> Callable[..., Any]:
     return show
 
 
-def _looking(older: frozenset[int]) -> Callable[[FrameType, str, Any], None]:
+def _looking(older: frozenset[int], is_strict: bool) -> Callable[[FrameType, str, Any], None]:
     def look(frame: FrameType, event: str, arg: Any) -> None:
         if event == "c_call":
             name = getattr(arg, "__name__", "")
@@ -77,10 +82,24 @@ def _looking(older: frozenset[int]) -> Callable[[FrameType, str, Any], None]:
                 raise Outside
             if name in SYSTEM and getattr(arg, "__module__", None) in SYSTEM_MODULES:
                 raise Outside
+            if (is_strict or any(word in name for word in CHANGES)) and not _is_harmless(arg, name):
+                raise Outside
         elif event == "call" and older and id(frame) in older:
             raise Outside
 
     return look
+
+
+def _is_harmless(function: Any, name: str) -> bool:
+    """A compiled function of Python's own, or of a library that is known."""
+    owner = getattr(function, "__self__", None)
+    if owner is None or isinstance(owner, ModuleType):
+        home = str(getattr(function, "__module__", None) or getattr(owner, "__name__", ""))
+    else:
+        kinds = (owner if isinstance(owner, type) else type(owner)).__mro__
+        home = next((k.__module__ for k in kinds if name in k.__dict__), "builtins")
+    root = home.split(".")[0]
+    return root in HARMLESS or (root in sys.stdlib_module_names and root not in DATABASES)
 
 
 def _is_stream(owner: Any) -> bool:

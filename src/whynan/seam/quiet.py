@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from whynan.seam import default_device, profiling
 from whynan.seam.private import (
     current_mode,
     dispatch_modes,
@@ -71,6 +72,7 @@ class Quiet:
         local.own += 1
         others = dispatch_modes()
         mode = pause() if others else None
+        is_profiled = local.own == 1 and profiling.stop()
         try:
             if (others and dispatch_modes()) or function_modes():
                 with other_modes_off():
@@ -80,6 +82,8 @@ class Quiet:
             self._fail(error)
             return None
         finally:
+            if is_profiled:
+                profiling.go_on()
             if mode is not None:
                 push_mode(mode)
             local.own -= 1
@@ -101,7 +105,8 @@ class Quiet:
         try:
             if local.later:
                 self._catch_up()
-            yield
+            with default_device.in_force():
+                yield
         finally:
             local.is_repeating = False
             local.own, local.depth = own, depth

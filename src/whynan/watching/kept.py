@@ -33,6 +33,8 @@ class Kept:
         self._randomness = randomness
         self._states = randomness.save()
         self._containers: list[tuple[Any, Any]] = []
+        self._arrays: list[tuple[Any, Any]] = []  # NumPy's
+        self._free_bytes = MAX_BYTES
         self._tensors: dict[int, torch.Tensor] = {}
         for found in _reachable(roots):
             self._note(found)
@@ -44,15 +46,24 @@ class Kept:
             self._tensors[id(found)] = found
         elif isinstance(found, GeneratorType):
             self.generators.append(found)
+        elif _is_array(found):
+            self._note_array(found)
         elif isinstance(found, _Container):
             if len(found) <= MAX_LENGTH:
                 self._containers.append((found, found.copy()))
             else:
                 self.is_complete = False
 
+    def _note_array(self, array: Any) -> None:
+        self._free_bytes -= array.nbytes
+        if self._free_bytes < 0:
+            self.is_complete = False
+        elif array.flags.writeable:
+            self._arrays.append((array, array.copy()))
+
     def _copied(self) -> list[tuple[torch.Tensor, int, torch.Tensor]]:
         plain = [t for t in self._tensors.values() if _can_be_copied(t)]
-        if sum(t.numel() * t.element_size() for t in plain) > MAX_BYTES:
+        if sum(t.numel() * t.element_size() for t in plain) > self._free_bytes:
             self.is_complete = False
             return []
         return [(t, version_of(t), t.detach().clone()) for t in plain]
@@ -73,6 +84,9 @@ class Kept:
             if touched and not same_values(tensor.detach(), copy):
                 self.changed = True
                 tensor.data.copy_(copy)
+        for array, copy in self._arrays:
+            if array.dtype.hasobject or array.tobytes() != copy.tobytes():
+                array[...] = copy
         for container, copy in self._containers:
             self.changed |= _restore(container, copy)
         self._randomness.restore(self._states)
@@ -118,6 +132,11 @@ def _restore(container: Any, copy: Any) -> bool:
     return True
 
 
+def _is_array(found: Any) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(found, numpy.ndarray)
+
+
 def _is(one: Any, other: Any) -> bool:
     return one is other
 
@@ -132,7 +151,7 @@ def _reachable(roots: Iterable[Any]) -> Iterator[Any]:
         if found is vars(builtins):
             continue
         seen.add(id(found))
-        if isinstance(found, (torch.Tensor, GeneratorType)):
+        if isinstance(found, (torch.Tensor, GeneratorType)) or _is_array(found):
             yield found
             continue
         if isinstance(found, _Container):

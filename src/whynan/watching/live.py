@@ -157,6 +157,11 @@ class Live(Phase):
         else:
             self._go_quiet()
 
+    def profiling_begins(self) -> None:
+        """A recorded operation would be two of its events."""
+        if not self.watch.plan.stays_live:
+            self._go_quiet()
+
     def _go_quiet(self) -> None:
         self.watch.go_quiet()
         self.watch.rewind.save()
@@ -219,7 +224,7 @@ class Live(Phase):
             told.unexplained(sign)  # it was there before the recording began
         else:
             self._harmed = True
-            told.found(evidence, self.how)
+            told.found(told.completed(evidence), self.how)
 
     # ---- the end ------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ import torch
 from whynan.harm.ledger import Sign
 from whynan.model import Evidence
 from whynan.record.harm import Harm
+from whynan.seam import default_device
 from whynan.seam.effects import Outside, can_be_seen, none_outside
 from whynan.seam.events import Decision
 from whynan.seam.optimizers import Optimizer
@@ -108,10 +109,11 @@ class Body:
 
     how = "body"
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: Watch, *, apart: bool = False) -> None:
         self._watch = watch
+        self._apart = apart  # from the other ranks of the job: gradients are not summed up
         self._tries = 0
-        self._end_s = time.monotonic() + MAX_S
+        self._end_s = time.monotonic() + (MAX_S / 2 if apart else MAX_S)  # the others wait
 
     def of_step(self, step: Step) -> Evidence | None:
         """What an update is about to be made with that is bad."""
@@ -124,16 +126,14 @@ class Body:
             back = 0
             while not self._is_enough():
                 phase = Repeating(watch, step.optimizer, expected)
-                same = self._run(
-                    phase, work, frame, lead, back, lambda: _patterns(step.optimizer) == known
+                evidence = self._run(
+                    phase, work, frame, lead, back, lambda: self._fits(step.optimizer, known)
                 )
-                if same and phase.found and is_conclusive(phase.found[0][1]):
-                    return phase.found[0][1]
+                if evidence is not None:
+                    return evidence
                 if phase.left_out <= back:
                     break
-                back = (
-                    phase.left_out
-                )  # so many updates of the loop's turn were made before this one
+                back = phase.left_out  # updates of the loop's turn that were made before this one
         return None
 
     def _ways(
@@ -161,10 +161,16 @@ class Body:
             and not watch.told.has_begun
             and watch.progress.is_in_main_thread_alone()
             and not dispatch_modes()
-            and not function_modes()
+            and default_device.is_all(function_modes())
             and can_be_seen()
-            and not _is_distributed()
+            and (self._apart or not _is_distributed())
         )
+
+    def _fits(self, optimizer: Optimizer, known: list[Any]) -> bool:
+        now = _patterns(optimizer)
+        if self._apart:  # a sum is bad where one of its parts is
+            return len(now) == len(known) and all(n >= k for n, k in zip(now, known, strict=True))
+        return now == known
 
     def _is_enough(self) -> bool:
         self._tries += 1
@@ -173,18 +179,19 @@ class Body:
     def _run(
         self, phase: Repeating, work: Callable[[], Any], frame: FrameType | None,
         lead: Lead | None, back: int, is_same: Callable[[], bool],
-    ) -> bool:  # fmt: skip
-        """Whether it came to the same end."""
+    ) -> Evidence | None:  # fmt: skip
+        """What was found, if it came to the same end."""
         watch = self._watch
         kept = Kept(self._roots(frame, lead), watch.rewind.randomness)
         if watch.plan.policy != "stop" and (kept.generators or not kept.is_complete):
-            return False
+            return None
+        is_strict = watch.plan.policy != "stop"  # the program goes on afterwards
         older = frozenset(id(g.gi_frame) for g in kept.generators if g.gi_frame is not None)
         same = False
         with watch.repeating(phase, back):
             kept.without_gradients()
             try:
-                with watch.quiet.handed_back(), none_outside(older):
+                with watch.quiet.handed_back(), none_outside(older, is_strict=is_strict):
                     work()
             except KeyboardInterrupt:
                 kept.put_back()
@@ -195,7 +202,9 @@ class Body:
                 pass
             finally:
                 kept.put_back()
-        return same
+            if not (same and phase.found and is_conclusive(phase.found[0][1])):
+                return None
+            return watch.told.completed(phase.found[0][1])  # while its batch is at hand
 
     def _roots(self, frame: FrameType | None, lead: Lead | None) -> list[Any]:
         watch = self._watch

@@ -36,10 +36,12 @@ class Told:
     def knows(self, evidence: Evidence) -> bool:
         return _fault(evidence) in map(_fault, self.evidence)
 
+    def completed(self, evidence: Evidence) -> Evidence:
+        """The first harm with all that is to be known of it, while the recorder has it."""
+        return evidence if self.evidence else self._recorder.complete(evidence)
+
     def found(self, evidence: Evidence, how: How) -> None:
         """Harm whose origin was seen."""
-        if not self.evidence:
-            evidence = self._recorder.complete(evidence)
         self.has_begun = True
         self.evidence.append(evidence)
         self._tell(self.teller.found, evidence, how)

@@ -132,6 +132,8 @@ class Watch:
         return live
 
     def go_quiet(self) -> None:
+        if not self.progress.has_rested:  # by now the program has made what it draws from
+            self.rewind.randomness.look_for_generators()
         self.progress.has_rested = True
         self.phase = Guarding(self)
         self.recorder.rest()
@@ -293,6 +295,7 @@ class Watch:
     model_returned = _of_phase("model_returned")
     cast_begins = _of_phase("cast_begins")
     compiled = _of_phase("compiled")
+    profiling_begins = _of_phase("profiling_begins")
 
     def gradients_return(self) -> None:
         self.quiet.then(self.recorder.leave)
@@ -303,6 +306,9 @@ class Watch:
     average_spoilt = _of_phase("average_spoilt")
     output_returned = _of_phase("output_returned")
     operations_are_many = _of_phase("operations_are_many")
+
+    def generator_used(self, generator: torch.Generator) -> None:
+        self.rewind.randomness.know(generator)
 
     def outputs_cleaned(self, models: list[int]) -> None:
         for model in models:

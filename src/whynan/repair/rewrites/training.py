@@ -7,11 +7,14 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from whynan.model import HistoryRow
 from whynan.ops.table import that
 from whynan.repair.calls import number_of
 from whynan.repair.case import Candidate, Case, Tier
+from whynan.repair.constants import Constants, entries_of
 from whynan.repair.edit import Edit
-from whynan.repair.source import Source
+from whynan.repair.project import Project
+from whynan.repair.source import Expression, Source
 
 OPTIMIZERS = frozenset(
     {"SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam", "LBFGS",
@@ -20,6 +23,10 @@ OPTIMIZERS = frozenset(
 # An update squares the gradient: that overflows whatever the rate.
 SQUARES = that("squares")
 BLOW = 1e3  # times the gradients before it
+GREW = 10.0  # times the first gradient, before the last one
+ROSE = 3.0  # times the smallest loss before
+LEAPT = 0.5  # of a weight's own size, in one update
+DIVERGING = frozenset({"high_learning_rate", "exploding_gradients"})
 TRAINABLE = ("overflow", "log_nonpositive", "invalid_domain", "sqrt_negative")
 
 
@@ -33,11 +40,12 @@ def propose(case: Case) -> Iterator[Candidate]:
                 yield from _uncentered(case, source, call)
     if case.mechanism not in TRAINABLE or case.origin.phase in ("data", "init"):
         return
+    diverged = in_step or _diverged(case)
     for source in case.files():
         yield from _initialised(case, source)
         if in_step:
             yield from _less_decay(case, source)
-        if case.origin.step > 0:
+        if case.origin.step > 0 and diverged:
             yield from _slower_by_hand(case, source)
         for call in optimizers(source):
             # Before the first update neither rate nor clipping has had a say; L-BFGS, which
@@ -45,7 +53,7 @@ def propose(case: Case) -> Iterator[Candidate]:
             if in_step:
                 slower = case.origin.name not in SQUARES
             else:
-                slower = case.origin.step > 0 or _name(call) == "LBFGS"
+                slower = (case.origin.step > 0 and diverged) or _name(call) == "LBFGS"
             parts = [_slower(case, source, call)] if slower else []
             if slower or in_step:
                 clipped = _clipped(case, source, call)
@@ -54,13 +62,32 @@ def propose(case: Case) -> Iterator[Candidate]:
                 yield from part
 
 
+def _diverged(case: Case) -> bool:
+    """Whether the course of the training led there: a formula that fails on ordinary weights is
+    not mended by a slower one."""
+    if {cause.code for cause in case.anomaly.finding.causes} & DIVERGING:
+        return True
+    rows = _rows_before(case)
+    losses = [abs(r.loss) for r in rows if r.loss is not None and math.isfinite(r.loss)]
+    rose = len(losses) > 1 and losses[-1] > ROSE * min(losses)
+    moved = any((r.update_ratio or 0.0) > LEAPT for r in rows)
+    return rose and (moved or len(losses) > 2)
+
+
+def _rows_before(case: Case) -> list[HistoryRow]:
+    return [r for r in case.anomaly.evidence.around.history if r.step < case.origin.step]
+
+
 def _was_one_blow(case: Case) -> bool:
-    """One huge gradient did it: a tenth of the rate is a tenth of a huge step."""
-    rows = [r for r in case.anomaly.evidence.around.history if r.step < case.origin.step]
+    """One huge gradient after ordinary ones: a tenth of the rate is a tenth of a huge step."""
+    rows = _rows_before(case)
     sizes = [r.grad_max for r in rows if r.grad_max is not None and math.isfinite(r.grad_max)]
     if not sizes:
         return any(r.grad_max is not None for r in rows)  # beyond what can be measured
-    return sizes[-1] > BLOW * max([1.0, *sizes[:-1]])
+    earlier = sizes[:-1]
+    if len(earlier) > 1 and earlier[-1] > GREW * max(1.0, earlier[0]):
+        return False  # it grew from step to step
+    return sizes[-1] > BLOW * max([1.0, *earlier])
 
 
 def optimizers(source: Source) -> list[cst.Call]:
@@ -90,7 +117,11 @@ def _eps(case: Case, source: Source, call: cst.Call) -> Iterator[Candidate]:
     half = case.dtype == "float16"
     eps = "1e-4" if half else "1e-8"
     why = "that float16 can hold" if half else "above 0"
-    edit = with_keyword(source, call, "eps", eps)
+    given = _setting(case, source, call, "eps")
+    if given is not None:
+        edit = Edit(given[0]).replace(given[1], eps)
+    else:
+        edit = with_keyword(source, call, "eps", eps)
     yield from case.change(edit, "optimizer_eps", f"give the optimizer an eps {why}", Tier.GUARD)
 
 
@@ -102,9 +133,9 @@ def _uncentered(case: Case, source: Source, call: cst.Call) -> Iterator[Candidat
 
 
 def _slower(case: Case, source: Source, call: cst.Call) -> Iterator[Candidate]:
-    given = _keyword(call, "lr")
+    given = _setting(case, source, call, "lr")
     if given is not None:
-        yield from _lowered(case, source, [_default_of(source, given.value) or given.value])
+        yield from _lowered(case, given[0], [given[1]])
 
 
 def _slower_by_hand(case: Case, source: Source) -> Iterator[Candidate]:
@@ -146,6 +177,29 @@ def _lowered(case: Case, source: Source, rates: list[cst.BaseExpression]) -> Ite
         yield from case.change(
             edit, "lower_lr", f"lower the learning rate to {words}", Tier.TRAINING
         )
+
+
+def _setting(
+    case: Case, source: Source, call: cst.Call, name: str
+) -> tuple[Source, Expression] | None:
+    """What an optimizer is given under a name: where the number is written, else as typed."""
+    constants = Constants(Project(case))
+    home = constants.project.source(source.path)
+    here = next((c for c in optimizers(home) if home.start(c) == source.start(call)), None) if home else None  # fmt: skip
+    if home is None or here is None:
+        return None
+    given = _keyword(here, name)
+    found = [(home, given.value)] if given is not None else []
+    for arg in here.args:
+        table = constants.table(home, arg.value) if arg.star == "**" else None
+        if table is not None:
+            found += [(table[0], entry.value) for entry in entries_of(table[1], name)]
+    for where, node in found:
+        literal = constants.of(where, node)
+        if literal is not None and isinstance(literal.node, Expression):
+            return literal.source, literal.node
+        return where, node
+    return None
 
 
 def _default_of(source: Source, node: cst.BaseExpression) -> cst.BaseExpression | None:
