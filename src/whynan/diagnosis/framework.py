@@ -48,10 +48,11 @@ def _is_unwritten(cast: OpRecord, made: OpRecord) -> bool:
     return wide and not written and _at(cast.site) is not None and _at(cast.site) == _at(made.site)
 
 
-def _at(site: Site | None) -> tuple[str, int, int] | None:
+def _at(site: Site | None) -> tuple[str | int | None, ...] | None:
+    """The whole expression: `x.half() * 2` begins where `x.half()` does."""
     if site is None or site.column is None:
         return None
-    return site.file, site.line, site.column
+    return site.file, site.line, site.column, site.end_line, site.end_column
 
 
 def _place(made: OpRecord, op: OpRecord) -> str:
