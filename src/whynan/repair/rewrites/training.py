@@ -23,6 +23,7 @@ OPTIMIZERS = frozenset(
 # An update squares the gradient: that overflows whatever the rate.
 SQUARES = that("squares")
 BLOW = 1e3  # times the gradients before it
+ORDINARY = 3  # steps without a blow before it
 GREW = 10.0  # times the first gradient, before the last one
 ROSE = 3.0  # times the smallest loss before
 LEAPT = 0.5  # of a weight's own size, in one update
@@ -85,7 +86,9 @@ def _was_one_blow(case: Case) -> bool:
     if not sizes:
         return any(r.grad_max is not None for r in rows)  # beyond what can be measured
     earlier = sizes[:-1]
-    if len(earlier) > 1 and earlier[-1] > GREW * max(1.0, earlier[0]):
+    if len(earlier) < ORDINARY:
+        return False
+    if earlier[-1] > GREW * max(1.0, earlier[0]):
         return False  # it grew from step to step
     return sizes[-1] > BLOW * max([1.0, *earlier])
 
