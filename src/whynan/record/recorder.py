@@ -85,8 +85,7 @@ class Recorder:
         self._mode: Any = None
         self._mode_of_importer: Any = None  # the thread that imported torch, if not the main one
         self._call: Any = None  # on its way to the main thread
-        self._in_inference = False  # when the recorder was put on
-        self.is_asleep = False  # switched off, but still there
+        self._is_asleep = False  # switched off, but still there
         self._stance: Any = None
         self._origins: dict[int, OpRecord] = {}  # by the number of the operation
 
@@ -107,7 +106,6 @@ class Recorder:
         over: then there is no place for the recorder."""
         if self.tracer.active and not dispatch_modes():
             self._mode_of_importer = self._mode
-            self._in_inference = torch.is_inference_mode_enabled()
             self._mode = TracerMode(self.tracer)
             self._mode.__enter__()
             self.notes.remove(IN_A_THREAD)
@@ -117,11 +115,10 @@ class Recorder:
         recorded.install(self, self._patches)
         if self.has_compiled:
             self.run_eagerly()
-        if not self.is_asleep:
-            self._in_inference = torch.is_inference_mode_enabled()
+        if not self._is_asleep:
             self._mode = TracerMode(self.tracer)
             self._mode.__enter__()
-        self.is_asleep = False
+        self._is_asleep = False
         self.tracer.on_device = torch.accelerator.is_available()
         self.tracer.active = True
 
@@ -154,17 +151,17 @@ class Recorder:
 
     def put_away(self) -> None:
         self._take_off()
-        if self.is_asleep and sys.getprofile() is None:
+        if self._is_asleep and sys.getprofile() is None:
             sys.setprofile(self._leave_soon)
 
     def _leave_soon(self, frame: Any, event: str, arg: Any) -> None:
-        if current_mode() is not None or not self.is_asleep:  # else still inside
+        if current_mode() is not None or not self._is_asleep:  # else still inside
             self.leave()
             sys.setprofile(None)
 
     def _take_off(self) -> None:
         self.tracer.active = False
-        self.is_asleep = True
+        self._is_asleep = True
         self.leave()
         self._patches.restore()
         if self._stance is not None:
@@ -172,16 +169,14 @@ class Recorder:
             self._stance = None
 
     def leave(self) -> None:
-        """Put a recorder that rests away. Not inside an inference mode that began under it: the end
-        of that block would switch torch's key for it on again, with nobody there."""
+        """Put a recorder that rests away."""
         mode = current_mode()
         if mode is not None and mode is self._mode_of_importer:
             self._mode = mode  # this thread trains, not the main one
-        if not self.is_asleep or mode is None or mode is not self._mode:
+        if not self._is_asleep or mode is None or mode is not self._mode:
             return  # torch was imported in a thread, or the program has a mode of its own
-        if torch.is_inference_mode_enabled() == self._in_inference:
-            mode.__exit__(None, None, None)
-            self.is_asleep = False
+        mode.__exit__(None, None, None)
+        self._is_asleep = False
 
     def abandon(self) -> None:
         """Take everything off and let go of it."""

@@ -324,10 +324,6 @@ class Watch:
     compiled = _of_phase("compiled")
     profiling_begins = _of_phase("profiling_begins")
 
-    def gradients_return(self) -> None:
-        if self.recorder.is_asleep:
-            self.quiet.then(self.recorder.leave)
-
     # ---- what the recorder sees ---------------------------------------------------------
 
     leaves_updated = _of_phase("leaves_updated")
