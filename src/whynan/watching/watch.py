@@ -234,6 +234,7 @@ class Watch:
     # ---- what the program does --------------------------------------------------------
 
     def optimizer_made(self, optimizer: Optimizer) -> None:
+        self.quiet.on_device = torch.accelerator.is_available()
         self.progress.uses_optimizer = True
         self.progress.optimizers.add(optimizer)
         self.phase.optimizer_made(optimizer)
