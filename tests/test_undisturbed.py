@@ -79,6 +79,36 @@ def test_what_python_warns_of_once_is_shown_once(
     assert watched.stdout == plain.stdout
 
 
+PROFILED = """
+import torch
+from torch.profiler import ProfilerActivity, profile
+net = torch.nn.Linear(3, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+def step():
+    loss = net(torch.ones(8, 3)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+for _ in range(BEFORE):
+    step()
+with profile(activities=[ProfilerActivity.CPU]) as seen:
+    for _ in range(3):
+        step()
+print({event.key: event.count for event in seen.key_averages()})
+"""
+
+
+@pytest.mark.parametrize("before", [1, 9, 20])  # steps; the first five and the 10th are recorded
+def test_a_profile_shows_nothing_of_whynan(
+    before: int, programs: ForkServer, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(PROFILED.replace("BEFORE", str(before)))
+    plain = programs.run(script, traced=False)
+    assert "aten::addmm" in plain.stdout
+    assert programs.run(script, mode="auto").stdout == plain.stdout
+
+
 def test_tracing_leaves_no_hook_or_patch_behind() -> None:
     before = state_of_torch()
     with whynan.trace():

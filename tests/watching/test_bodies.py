@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -112,6 +114,17 @@ LOOPS = {
             x, y = batches[i] if i == 37 else (X[torch.randint(0, 300, (8,))], Y[:8])
             loss = loss_of(x, y); opt.zero_grad(); loss.backward(); opt.step()
         """,
+    "rows that the program's own generators draw": """
+        import random, numpy
+        own, old = random.Random(5), numpy.random.RandomState(5)
+        new, g = numpy.random.default_rng(5), torch.Generator().manual_seed(5)
+        for i in range(50):
+            rows = torch.randint(0, 300, (5,), generator=g).tolist()
+            rows += [own.randrange(300), old.randint(300), int(new.integers(300))]
+            if i == 37: rows[2] = 300
+            x, y = X[rows], Y[rows]
+            loss = loss_of(x, y); opt.zero_grad(); loss.backward(); opt.step()
+        """,
 }
 
 
@@ -144,19 +157,57 @@ def test_a_program_that_goes_on_finds_everything_as_it_was(
     """With `warn`, the NaN goes into the weights, as without whynan; all the rest is the same."""
     loop = """
         import random; random.seed(1)
-        seen, counts = [], {"steps": 0}
+        import numpy
+        seen, counts, sums = [], {"steps": 0}, numpy.zeros(8)
+        def add_up(y): sums[:] += y.numpy()
         for x, y in batches:
+            add_up(y)
             seen.append(random.random())
             counts["steps"] += 1
             print("step", counts["steps"])
             loss = loss_of(x, y); opt.zero_grad(); loss.backward(); opt.step()
-        print(seen, counts, torch.rand(3), random.random(), model[1].num_batches_tracked)
+        print(seen, counts, sums, torch.rand(3), random.random(), model[1].num_batches_tracked)
         """
     plain, _ = run(programs, tmp_path, loop, traced=False)
     watched, _ = run(programs, tmp_path, loop, on_anomaly="warn")
     assert watched.report is not None
     assert watched.report["reproduced"] == "body"
     assert watched.stdout == plain.stdout
+
+
+OUTSIDE = {
+    "a database": """
+        import sqlite3
+        rows = sqlite3.connect("rows.db", isolation_level=None)
+        rows.execute("CREATE TABLE IF NOT EXISTS steps (step INTEGER)")
+        def note(i): rows.execute("INSERT INTO steps VALUES (?)", (i,))
+        """,
+    "a file of the system's": """
+        import os
+        file = os.open("rows.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        def note(i): os.write(file, b"%d\\n" % i)
+        """,
+}
+
+
+@pytest.mark.parametrize("policy", ["stop", "warn"])
+@pytest.mark.parametrize("place", OUTSIDE.values(), ids=lambda text: text.split()[1])
+def test_what_is_left_outside_is_left_once(
+    place: str, policy: str, programs: ForkServer, tmp_path: Path
+) -> None:
+    loop = textwrap.dedent(place) + textwrap.dedent("""
+        for i, (x, y) in enumerate(batches):
+            note(i)
+            loss = loss_of(x, y); opt.zero_grad(); loss.backward(); opt.step()
+        """)
+    run(programs, tmp_path, loop, rerun=False, on_anomaly=policy)
+    if (tmp_path / "rows.db").exists():
+        with contextlib.closing(sqlite3.connect(tmp_path / "rows.db")) as rows:
+            noted = [step for (step,) in rows.execute("SELECT step FROM steps")]
+    else:
+        noted = [int(line) for line in (tmp_path / "rows.txt").read_text().split()]
+    assert len(noted) >= (38 if policy == "stop" else 50)
+    assert noted == list(range(len(noted)))
 
 
 def test_what_would_be_written_to_a_file_is_not_written_twice(

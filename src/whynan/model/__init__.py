@@ -11,6 +11,7 @@ from whynan.model.circumstances import (
     Oddity,
     Sample,
 )
+from whynan.model.climb import Climb, Rung
 from whynan.model.diagnosis import (
     ADVICE,
     Anomaly,
@@ -49,6 +50,7 @@ __all__ = [
     "Call",
     "Cause",
     "Circumstances",
+    "Climb",
     "Diagnosis",
     "Evidence",
     "Fetch",
@@ -68,6 +70,7 @@ __all__ = [
     "Origin",
     "Outcome",
     "Phase",
+    "Rung",
     "Sample",
     "Scalar",
     "Sink",

@@ -14,7 +14,7 @@ from whynan.record.harm import Harm
 from whynan.record.storages import Entry, Ref
 from whynan.seam.private import has_storage, version_of
 from whynan.seam.reading import can_be_read
-from whynan.seam.sites import Frames, beyond_own, capture, is_torch_file
+from whynan.seam.sites import beyond_own, capture, is_torch_file
 from whynan.source.positions import argument_at
 
 MAX_NAME = 32
@@ -53,7 +53,7 @@ class Losses:
 
     def before(self, roots: Any, caller: FrameType) -> list[Harm]:
         """What is bad in the loss; nothing if it is scaled, for then the gradients tell."""
-        frames: Frames | None = capture(caller)
+        frames = self.tracer.local.backward_frames = capture(caller)
         self._note_gradients()
         tensors = [t for t in roots if isinstance(t, torch.Tensor) and has_storage(t)]
         self._root = self.tracer.entry_of(tensors[0]) if len(tensors) == 1 else None

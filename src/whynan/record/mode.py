@@ -24,6 +24,8 @@ class TracerMode(RecorderMode):
     def __init__(self, tracer: Tracer) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch
         self.tracer = tracer
+        # Autograd takes the modes of the thread that called it along into a device's own thread.
+        self.local = tracer.local
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         info = KNOWN.get(id(func)) or info_of(func)
@@ -31,7 +33,7 @@ class TracerMode(RecorderMode):
             return self._in_parts(func, args, kwargs or {})
         if (info.makes_no_node or (info.view and not _grad_enabled())) and types in PLAIN_TYPES:
             return info.call(*args, **kwargs) if kwargs else info.call(*args)
-        return self.tracer.dispatch(info, types, args, kwargs or {})
+        return self.tracer.dispatch(info, types, args, kwargs or {}, self.local)
 
     def _in_parts(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Inference mode hands these over whole; autograd would have taken them apart."""

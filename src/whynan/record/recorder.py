@@ -34,6 +34,7 @@ from whynan.record.slicing import Slicer
 from whynan.record.tracer import HOLD_BYTES, Tracer
 from whynan.record.unseen import unseen
 from whynan.record.updates import Updates
+from whynan.recording import EAGERLY
 from whynan.seam import recorded
 from whynan.seam.calls import Calls
 from whynan.seam.loading import Fetch
@@ -53,7 +54,6 @@ from whynan.seam.tensors import tensors_in
 from whynan.seam.versions import run_eagerly
 
 MAX_ORIGINS = 64
-EAGERLY = "torch.compile was in use; the traced run executed it eagerly"
 IN_A_THREAD = "the recorder was started in a thread: only that thread and later ones are recorded"
 
 
@@ -86,7 +86,7 @@ class Recorder:
         self._mode_of_importer: Any = None  # the thread that imported torch, if not the main one
         self._call: Any = None  # on its way to the main thread
         self._in_inference = False  # when the recorder was put on
-        self._is_asleep = False  # switched off, but still there
+        self.is_asleep = False  # switched off, but still there
         self._stance: Any = None
         self._origins: dict[int, OpRecord] = {}  # by the number of the operation
 
@@ -117,11 +117,12 @@ class Recorder:
         recorded.install(self, self._patches)
         if self.has_compiled:
             self.run_eagerly()
-        if not self._is_asleep:
+        if not self.is_asleep:
             self._in_inference = torch.is_inference_mode_enabled()
             self._mode = TracerMode(self.tracer)
             self._mode.__enter__()
-        self._is_asleep = False
+        self.is_asleep = False
+        self.tracer.on_device = torch.accelerator.is_available()
         self.tracer.active = True
 
     def resume(self, step: int, *, uses_optimizer: bool) -> None:
@@ -135,7 +136,7 @@ class Recorder:
             k: e for k, e in list(tracer.entries.items()) if e.tainted and not e.expired()
         }
         tracer.local.leaves.clear()
-        tracer.local.made.clear()
+        tracer.local.forget_nodes()
         self.checks.forget()
         self.quiet.then(self.put_on)
 
@@ -153,17 +154,17 @@ class Recorder:
 
     def put_away(self) -> None:
         self._take_off()
-        if self._is_asleep and sys.getprofile() is None:
+        if self.is_asleep and sys.getprofile() is None:
             sys.setprofile(self._leave_soon)
 
     def _leave_soon(self, frame: Any, event: str, arg: Any) -> None:
-        if current_mode() is not None or not self._is_asleep:  # else still inside
+        if current_mode() is not None or not self.is_asleep:  # else still inside
             self.leave()
             sys.setprofile(None)
 
     def _take_off(self) -> None:
         self.tracer.active = False
-        self._is_asleep = True
+        self.is_asleep = True
         self.leave()
         self._patches.restore()
         if self._stance is not None:
@@ -176,15 +177,19 @@ class Recorder:
         mode = current_mode()
         if mode is not None and mode is self._mode_of_importer:
             self._mode = mode  # this thread trains, not the main one
-        if not self._is_asleep or mode is None or mode is not self._mode:
+        if not self.is_asleep or mode is None or mode is not self._mode:
             return  # torch was imported in a thread, or the program has a mode of its own
         if torch.is_inference_mode_enabled() == self._in_inference:
             mode.__exit__(None, None, None)
-            self._is_asleep = False
+            self.is_asleep = False
 
     def abandon(self) -> None:
         """Take everything off and let go of it."""
         self._take_off()
+        if (
+            sys.getprofile() == self._leave_soon
+        ):  # else it would wait until Python itself is torn down
+            sys.setprofile(None)
         self.names.let_go()
         self.batches.clear()
         self.scripts.clear()
@@ -203,6 +208,7 @@ class Recorder:
     def explain(self, harm: Harm) -> Evidence | None:
         """Where it began; None when every infinity in it was meant."""
         try:
+            self.tracer.later.settle()
             evidence = self.slicer.evidence(harm)
             if evidence is None:
                 return None
@@ -245,6 +251,7 @@ class Recorder:
 
     def raised(self, error: BaseException) -> Harm | None:
         """What an exception complains of."""
+        self.tracer.later.settle()
         return harm_of_exception(error, self.tracer, self.checks.is_nonfinite)
 
     def results(self, names: Mapping[str, Any]) -> list[Harm]:
@@ -284,6 +291,9 @@ class Recorder:
 
     def state_loaded(self, optimizer: torch.optim.Optimizer) -> None:
         self.updates.state_loaded(optimizer)
+
+    def file_loaded(self, file: str, obj: Any) -> None:
+        self.slicer.files.loaded(file, obj)
 
     def fetch_begins(self, fetch: Fetch) -> None:
         self.tracer.local.data += 1
@@ -365,6 +375,9 @@ class Recorder:
 
     def outliving(self, record: Record) -> None:
         self.slicer.freeze(record)
+
+    def generator_used(self, generator: torch.Generator) -> None:
+        self._watcher.generator_used(generator)
 
     def leaves_updated(self) -> None:
         """A hand-written update is complete."""

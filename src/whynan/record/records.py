@@ -10,9 +10,12 @@ import torch
 
 from whynan.model import Material, OpRecord
 from whynan.record.schema import OpInfo, takes_numbers
-from whynan.record.storages import Ref
+from whynan.record.storages import Entry, Ref
 from whynan.seam.sites import Frames, site_of
+from whynan.source.meant import is_assigned
 from whynan.source.positions import called_at
+
+NUMBERS = frozenset({bool, int, float, type(None)})
 
 
 class Record:
@@ -74,6 +77,16 @@ def writes_literal(record: Record) -> bool:
     return "fills" in record.info.row.does and bool(nonfinite_scalars(record))
 
 
+def comes_in(record: Record) -> bool:
+    """Whether a value of the program's becomes torch's here. torch before 2.15 makes a tensor of the
+    number in `x[0] = number`, which then comes in; a newer one fills with it."""
+    if record.info.entry:
+        return True
+    return (
+        writes_literal(record) and record.frames is not None and is_assigned(site_of(record.frames))
+    )
+
+
 def is_torchs_own(record: Record) -> bool:
     """Whether a number that the operation was given cannot be the program's: it called an operator
     that takes none, and torch put this one in. So `logdet` marks a negative determinant by NaN."""
@@ -106,3 +119,12 @@ def record_refs(record: Record) -> list[Ref]:
         elif isinstance(arg, list):
             refs += [item for item in arg if isinstance(item, Ref)]
     return refs
+
+
+def holds_tensors(arg: Any) -> bool:
+    return any(type(item) not in NUMBERS and isinstance(item, torch.Tensor) for item in arg)
+
+
+def is_alias(entry: Entry, record: Record) -> bool:
+    """Whether the operation read something of that storage."""
+    return any(ref.entry is entry for ref in record_refs(record))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from whynan.model import ADVICE, Diagnosis, Fix
+from whynan.recording import EAGERLY
 from whynan.repair import reference
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.originals import Originals, program_root
@@ -63,6 +64,14 @@ class Tried:
             verdict=self.verdict.verdict,
             evidence=self.verdict.evidence,
         )
+
+
+def compiled_too(ran: Ran, trial: Trial, run: Runner) -> Ran:
+    """Recorded, compiled functions run eagerly: what stayed finite so is run as it is meant."""
+    seen = ran.diagnosis
+    if seen is None or seen.anomalies or EAGERLY not in seen.notes:
+        return ran
+    return run(replace(trial, mode="auto"))
 
 
 @dataclass
@@ -166,7 +175,8 @@ class Search:
     def _try(self, candidate: Candidate, left_s: float) -> Tried:
         self.tell(candidate, None)
         margin = TRAINING_MARGIN_STEPS if candidate.tier is Tier.TRAINING else MARGIN_STEPS
-        failed_at = self.before.anomalies[0].evidence.step
+        first = self.before.anomalies[0]
+        failed_at = first.evidence.step
         trial = Trial(
             program=self.program,
             texts=candidate.texts,
@@ -174,6 +184,8 @@ class Search:
             enough_steps=steps_to_run(failed_at),
             finite_from=failed_at,
             intervention=candidate.intervention,
+            rank=self.before.anomalies[0].evidence.rank,
+            mode="guard" if first.finding.mechanism == "compiled_only" else "trace",
         )
         ran = self.run(trial, limit_s=left_s)
         verdict = judge(

@@ -84,16 +84,20 @@ class _WithoutGradients:
         return leave
 
     def _enter(self, module: Any, args: Any) -> None:
-        self._local.depth += 1
+        local = self._local
+        local.depth += 1
+        if local.depth == 1 and self._events.quiet.is_the_programs and not torch.is_grad_enabled():
+            self._events.tell("model_begins", args, sys._getframe(1).f_locals.get("kwargs"))
 
     def _leave(self, module: Any, args: Any, output: Any) -> None:
         local = self._local
         local.depth = max(0, local.depth - 1)
         if local.depth or not local.blocks or not self._events.quiet.is_the_programs:
             return
-        self._events.tell("model_called", module)
         if not torch.is_grad_enabled() and not _is_part_of_another():  # else a closure in step()
-            self._events.tell("model_returned", module, output)
+            self._events.tell("model_returned", module, output, sys._getframe(1))
+        else:
+            self._events.tell("model_called", module)
 
 
 def _is_part_of_another() -> bool:

@@ -14,6 +14,10 @@ from whynan.seam.reading import all_hollow, can_be_read, local_of, readable
 # at most doubles: that stays below float32's 3e38 for CALM_STEPS steps without another look.
 TAME = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop)
 TAME_LIMIT = 1e12  # its square is still far from float32's limit
+# Of gradients, in an update whose hyper-parameters are ordinary: averages of squares, which are
+# no larger than the largest square, hold up to 1.8e19; sums of gradients with momentum far longer.
+SQUARES_LIMIT = 1e19
+SUMS_LIMIT = 1e30
 CALM_LIMIT = 1e6
 CALM_STEPS = 16
 TAME_TYPES = (torch.float32, torch.float64, torch.bfloat16)
@@ -35,6 +39,11 @@ def moves_safely(optimizer: Optimizer) -> bool:
         if members and members[0].dtype not in TAME_TYPES:
             return False
     return True
+
+
+def gradient_limit(optimizer: Optimizer) -> float:
+    """Below it, the norm of all gradients says that the update cannot overflow, if it moves safely."""
+    return SUMS_LIMIT if type(optimizer) is torch.optim.SGD else SQUARES_LIMIT
 
 
 def is_ordinary(optimizer: Optimizer) -> bool:

@@ -80,8 +80,8 @@ def norms(tensors: list[torch.Tensor]) -> list[float]:
     """
     if not tensors:
         return []
-    if not tensors[0].is_cpu:
-        return _together(foreach_norm(tensors))
+    if not (tensors[0].is_cpu and tensors[-1].is_cpu):
+        return fetched(launched_norms(tensors))
     return [  # nothing to wait for, and on a CPU one call for them all is no faster
         number(_vector_norm(t)) if t.numel() < LARGE_NUMEL else _norm_of_large(t) for t in tensors
     ]
@@ -99,11 +99,54 @@ def _suits_dot(t: torch.Tensor) -> bool:
     return t.dtype in DOT_TYPES and t.device.type == "cpu" and t.is_contiguous()
 
 
-def _together(scalars: Sequence[torch.Tensor]) -> list[float]:
-    first = scalars[0]
-    if any(s.dtype != first.dtype or s.device != first.device for s in scalars):
-        scalars = [s.to(first.device, torch.float64) for s in scalars]
-    return torch.stack(tuple(scalars)).tolist()
+def launched_norms(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The same where they lie, without waiting: one kernel for those of one kind. A norm of half
+    precision is taken in float32, which it cannot overflow."""
+    found: dict[int, torch.Tensor] = {}
+    for (_, kind), members in _alike(tensors).items():
+        wide = torch.float32 if kind.itemsize < 4 else None
+        made = foreach_norm([tensors[i] for i in members], 2, wide)
+        found.update(zip(members, made, strict=True))
+    return [found[i] for i in range(len(tensors))]
+
+
+def fetched(scalars: Sequence[torch.Tensor]) -> list[float]:
+    """Single numbers, wherever they lie, with one wait for them all."""
+    found: dict[int, float] = {}
+    parts: list[torch.Tensor] = []
+    order: list[int] = []
+    has_doubles = any(s.dtype is torch.float64 for s in scalars)  # which MPS has not
+    for (device, _), members in _alike(scalars).items():
+        if device.type == "cpu":
+            found.update((i, number(scalars[i])) for i in members)
+            continue
+        together = torch.stack([scalars[i].reshape(()) for i in members])
+        parts.append(together.to(torch.float64 if has_doubles else torch.float32))
+        order += members
+    if parts:
+        there = parts[0].device
+        joined = torch.cat([p.to(there) for p in parts]) if len(parts) > 1 else parts[0]
+        found.update(zip(order, joined.tolist(), strict=True))
+    return [found[i] for i in range(len(scalars))]
+
+
+def worst(x: torch.Tensor) -> torch.Tensor | None:
+    """A single number, where the tensor lies, that is non-finite if and only if an element is: its
+    largest magnitude. None of an empty tensor."""
+    if not x.numel():
+        return None
+    x = ordinary(x)
+    parts = torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
+    found: torch.Tensor = _vector_norm(parts, math.inf)
+    return found
+
+
+def _alike(tensors: Sequence[torch.Tensor]) -> dict[tuple[torch.device, torch.dtype], list[int]]:
+    """Which of them have one device and one type."""
+    found: dict[tuple[torch.device, torch.dtype], list[int]] = {}
+    for index, tensor in enumerate(tensors):
+        found.setdefault((tensor.device, tensor.dtype), []).append(index)
+    return found
 
 
 def _range_is_nonfinite(x: torch.Tensor) -> bool:
@@ -199,8 +242,14 @@ def nonfinite_indices(x: torch.Tensor, most: int) -> list[tuple[int, ...]]:
     if first is None or x.numel() == 1:
         return [] if first is None else [first]
     every = (~torch.isfinite(ordinary(x.detach()))).reshape(-1).nonzero().reshape(-1)
-    chosen = every[torch.linspace(0, len(every) - 1, min(most, len(every))).round().long()]
+    chosen = every[_spread(len(every), most)]
     return list(dict.fromkeys([first, *(index_of(p, x.shape) for p in chosen.tolist())]))
+
+
+def _spread(count: int, most: int) -> list[int]:
+    """At most so many places out of these, the first and the last among them."""
+    few = min(most, count)
+    return [round(i * (count - 1) / max(1, few - 1)) for i in range(few)]
 
 
 @torch.no_grad()

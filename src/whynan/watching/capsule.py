@@ -138,7 +138,10 @@ def _random(states: Saved, tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
         value = getattr(states, kind)
         if isinstance(value, tuple) and isinstance(value[0], bytes):
             tensors[f"random.{kind}"] = torch.frombuffer(bytearray(value[0]), dtype=torch.uint8)
-    return {"generators": states.generators}
+    described = [
+        _described(s, f"random.generators.{i}", tensors) for i, s in enumerate(states.generators)
+    ]
+    return {"generators": described}
 
 
 def _storable(tensor: torch.Tensor) -> bool:

@@ -16,6 +16,7 @@ from whynan.model import Sink
 from whynan.seam.optimizers import (
     TAME_LIMIT,
     Optimizer,
+    gradient_limit,
     learning_rate,
     moves_safely,
     parameters,
@@ -24,7 +25,15 @@ from whynan.seam.optimizers import (
 from whynan.seam.private import stored_values
 from whynan.seam.reading import PLAIN, readable
 from whynan.seam.sites import Frames, capture
-from whynan.seam.stats import ORDINARY, has_nonfinite, norms, number
+from whynan.seam.stats import (
+    ORDINARY,
+    fetched,
+    has_nonfinite,
+    launched_norms,
+    norms,
+    number,
+    worst,
+)
 from whynan.seam.tensors import bad_values
 from whynan.seam.training import Step
 from whynan.watching.buffers import Buffers
@@ -34,6 +43,7 @@ from whynan.watching.outside import IsWritten, Outside
 # Zero gradients under a loss like this one are the work of an overflow, not of a perfect fit.
 LARGE_LOSS = 1e15
 MAX_LOSSES = 64
+SOME = 4  # gradients that stand for all, where only a device knows whether the loss is huge
 _Tensor, _strided = torch.Tensor, torch.strided
 _FLOATING = frozenset(kind for kind in ORDINARY if kind.is_floating_point)
 
@@ -59,6 +69,7 @@ class _PerThread(threading.local):
         self.values: list[float] = []  # of the losses of this step that were looked at
         self.clipped: list[torch.Tensor] = []  # norms that the gradients were scaled by
         self.had_gradients = False  # under a huge loss, right after its backward pass
+        self.gradients: list[torch.Tensor] = []  # norms of some, then, on a device
 
 
 class Guard:
@@ -68,8 +79,10 @@ class Guard:
         self.buffers = buffers
         self.history = history
         self.outside = Outside()
+        self.passes = 0  # losses that the last step was made with
         self.local = _PerThread()
-        self._is_safe = False  # the update of this step cannot overflow
+        self._is_safe = False  # the update of this step cannot overflow with moderate gradients
+        self._limit = TAME_LIMIT  # that they have to stay below
         self._is_spoilt = False  # a running variance is non-finite
         # Parameters that held an infinity before their first update: a class that is ruled out.
         self._infinite: dict[int, weakref.ref[torch.Tensor]] = {}
@@ -101,6 +114,10 @@ class Guard:
     def note_gradients(self, optimizers: Iterable[Optimizer]) -> None:
         """Under a huge loss: whether there are gradients, before the program scales them."""
         local = self.local
+        if local.losses:  # of which nothing is known yet
+            some = [g for optimizer in optimizers for g in _gradients(optimizer, SOME)]
+            local.gradients = launched_norms([g for g in some if not g.is_cpu])
+            return
         if not local.values or (len(local.values) == 1 and abs(local.values[0]) <= LARGE_LOSS):
             local.had_gradients = False  # nearly always
             return
@@ -110,6 +127,7 @@ class Guard:
 
     def drop_losses(self) -> None:
         self.local.losses.clear()
+        self.local.gradients.clear()
         self.local.values.clear()
 
     def has_loss(self) -> bool:
@@ -119,12 +137,8 @@ class Guard:
     def loss_values(self) -> list[float]:
         """Those of this step so far; scalars in full, others only by what is wrong in them."""
         local = self.local
-        for loss in local.losses:
-            if loss.numel() == 1 and loss.is_floating_point():
-                local.values.append(number(loss))
-            elif loss.is_floating_point() or loss.is_complex():
-                local.values.append(math.nan if has_nonfinite(loss) else 0.0)
-        local.losses.clear()
+        if local.losses:
+            self._from_device([])
         return local.values
 
     def bad_losses(self, step: int, frames: Frames | None) -> list[Sign]:
@@ -138,14 +152,14 @@ class Guard:
         optimizer, local = step.optimizer, self.local
         dense = self._measure(optimizer)
         values, total = self.loss_values(), self.history.total
-        is_usual = 0 < total < TAME_LIMIT
+        is_usual = 0 < total < self._limit
         bad = [v for v in values if v - v != 0]
         if is_usual and not bad and not local.clipped and not self._is_spoilt:
             return NOTHING
         found, frames = Before(), capture(step.frame)
         found.losses = [_sign("loss", "loss", at, frames, bad[0])] if bad else []
         if total - total != 0:
-            which = next((i for i, g in enumerate(dense) if has_nonfinite(g)), None)
+            which = next((i for i, g in self._suspicious(dense) if has_nonfinite(g)), None)
             if which is not None:
                 name = _gradient_name(optimizer, which)
                 found.gradients.append(_sign("gradient", name, at, frames))
@@ -158,19 +172,44 @@ class Guard:
             subject = "gradients, which all became 0"
             found.norms.append(_sign("gradient", subject, at, frames))
         found.is_hidden = bool(dense) and total == 0 and _is_huge(values)
-        found.is_large = not total < TAME_LIMIT
+        found.is_large = not total < self._limit
         return found
+
+    def _suspicious(self, dense: list[torch.Tensor]) -> list[tuple[int, torch.Tensor]]:
+        """Those whose norm is non-finite; it may have overflowed."""
+        return [(i, dense[i]) for i, size in enumerate(self.history.norms) if size - size != 0]
 
     def _measure(self, optimizer: Optimizer) -> list[torch.Tensor]:
         """Gradients, and what is known of them."""
         dense, variances = _gradients(optimizer), self.buffers.variances
-        found = norms(dense + variances) if variances else norms(dense)
+        asked = dense + variances if variances else dense
+        found = self._from_device(asked) if self.local.losses else norms(asked)
         self.history.gradients(found[: len(dense)] if variances else found)
         self._is_spoilt = any(v - v != 0 for v in found[len(dense) :]) if variances else False
         self._is_safe = moves_safely(optimizer)
+        self._limit = gradient_limit(optimizer) if self._is_safe else TAME_LIMIT
         if not self._is_safe and optimizer not in self._begun:
             self._begin(optimizer)
         return dense
+
+    def _from_device(self, asked: list[torch.Tensor]) -> list[float]:
+        """Norms, losses and what was clipped by, with one wait for them all."""
+        local = self.local
+        losses = [(loss, q) for loss in local.losses if (q := _question(loss)) is not None]
+        questions = [question for _, question in losses]
+        every = (launched_norms(asked), questions, local.clipped, local.gradients)
+        found = iter(fetched([scalar for some in every for scalar in some]))
+        sizes, values, clipped, gradients = ([next(found) for _ in some] for some in every)
+        local.values += [
+            value if loss.numel() == 1 or value - value != 0 else 0.0
+            for (loss, _), value in zip(losses, values, strict=True)
+        ]
+        kept = zip(local.clipped, clipped, strict=True)
+        local.clipped = [norm for norm, value in kept if value - value != 0]
+        if gradients:
+            local.had_gradients = _is_huge(local.values) and any(gradients)
+        local.losses, local.gradients = [], []
+        return sizes
 
     def _begin(self, optimizer: Optimizer) -> None:
         """Before its first update, if that could overflow: which parameters are infinite already?"""
@@ -187,7 +226,7 @@ class Guard:
         """Parameters and state that became non-finite, where the update could do that."""
         if step.has_closure and (buffer := self.buffers.spoilt()) is not None:
             return [_sign("parameter", f"buffer {buffer}", at, capture(step.frame))]
-        if self._is_safe and self.history.total < TAME_LIMIT:
+        if self._is_safe and self.history.total < self._limit:
             return []
         optimizer = step.optimizer
         kept = [
@@ -229,11 +268,11 @@ def _sign(
     return Sign(sink=sink, subject=subject, step=step, value=value, proof=frames)
 
 
-def _gradients(optimizer: Optimizer) -> list[torch.Tensor]:
-    """As tensors that have a norm at memory speed."""
+def _gradients(optimizer: Optimizer, last: int = 0) -> list[torch.Tensor]:
+    """As tensors that have a norm at memory speed; of each group all, or some of the last."""
     found = []
     for group in optimizer.param_groups:
-        for parameter in group["params"]:
+        for parameter in group["params"][-last:]:
             gradient = parameter.grad
             if (
                 type(gradient) is _Tensor
@@ -260,6 +299,13 @@ def _holds_infinity(parameter: torch.Tensor) -> bool:
     """And no NaN, into which an update by it would turn."""
     values = readable(parameter)
     return values is not None and has_nonfinite(values) and not bool(values.isnan().any())
+
+
+def _question(loss: torch.Tensor) -> torch.Tensor | None:
+    """One number that tells what there is to know of a loss; None of one without any."""
+    if not (loss.is_floating_point() or loss.is_complex()):
+        return None
+    return loss if loss.numel() == 1 and loss.is_floating_point() else worst(loss)
 
 
 def _is_huge(values: list[float]) -> bool:

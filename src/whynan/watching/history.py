@@ -51,7 +51,7 @@ class History:
         self._rows: deque[_Row] = deque(maxlen=HISTORY_ROWS)
         self._older: _Thinned[_Row] = _Thinned()  # those that left the ring
         self.total = 0.0
-        self._norms: list[float] = []
+        self.norms: list[float] = []
         self._layers: _Thinned[dict[str, tuple[float, float]]] = _Thinned()
         self._names: dict[int, str] = {}
         self._ratios: _Thinned[float] = _Thinned()
@@ -75,9 +75,10 @@ class History:
         ][:MAX_LAYERS]
         if any(id(p) not in self._names for p, _, _ in chosen):
             self._names = {id(p): n for n, p in named(roots, [optimizer])}
-        found = zip(norms([g for _, _, g in chosen]), norms([w for _, w, _ in chosen]), strict=True)
+        found = norms([g for _, _, g in chosen] + [w for _, w, _ in chosen])  # one wait on a device
+        pairs = zip(found[: len(chosen)], found[len(chosen) :], strict=True)
         names = [self._names[id(p)] for p, _, _ in chosen]
-        self._layers.add(step, dict(zip(names, found, strict=True)))
+        self._layers.add(step, dict(zip(names, pairs, strict=True)))
         self._watched = [(w, _head(w).clone()) for _, w, _ in chosen]
 
     @property
@@ -89,11 +90,11 @@ class History:
         watched, self._watched = self._watched, []
         if not self.is_sampled(step):
             return
-        moved = norms([_head(p) - before for p, before in watched])
-        sizes = norms([before for _, before in watched])
-        size = math.hypot(*sizes)
+        befores = [before for _, before in watched]
+        found = norms([_head(p) - before for p, before in watched] + befores)
+        size = math.hypot(*found[len(watched) :])
         if size > 0:
-            self._ratios.add(step, math.hypot(*moved) / size)
+            self._ratios.add(step, math.hypot(*found[: len(watched)]) / size)
 
     def with_layers(self, rows: Iterable[HistoryRow]) -> tuple[HistoryRow, ...]:
         """The rows, with the layers' magnitudes where they were kept."""
@@ -105,12 +106,12 @@ class History:
             replace(r, layers=layers.get(r.step), update_ratio=ratios.get(r.step)) for r in rows
         )
 
-    def gradients(self, norms: list[float]) -> None:
-        self._norms = norms
-        self.total = math.hypot(*norms)
+    def gradients(self, sizes: list[float]) -> None:
+        self.norms = sizes
+        self.total = math.hypot(*sizes)
 
     def row(self, step: int, loss: float | None, lr: float | None, scale: float | None) -> None:
-        largest, total = (max(self._norms), self.total) if self._norms else (None, None)
+        largest, total = (max(self.norms), self.total) if self.norms else (None, None)
         if len(self._rows) == HISTORY_ROWS and self.is_sampled(self._rows[0][0]):
             self._older.add(self._rows[0][0], self._rows[0])
         self._rows.append((step, loss, largest, total, lr, scale))

@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from whynan.errors import StopRun
 from whynan.harm.ledger import Ledger, Sign
+from whynan.model import Evidence
+from whynan.record.compiled import Ladder
 from whynan.record.recorder import Recorder
 from whynan.recording import Recording
 from whynan.seam.events import Decision, Events
@@ -22,6 +25,9 @@ from whynan.seam.reading import readable
 from whynan.seam.support import remark
 from whynan.seam.training import Step
 from whynan.seam.values import know_safetensors
+from whynan.watching.body import Body
+from whynan.watching.calling import Calls
+from whynan.watching.carried import Carried
 from whynan.watching.guard import Guard
 from whynan.watching.guarding import Guarding
 from whynan.watching.history import History
@@ -29,9 +35,10 @@ from whynan.watching.live import Live
 from whynan.watching.phases import Done, Phase
 from whynan.watching.plan import Plan
 from whynan.watching.progress import Progress
-from whynan.watching.repeating import Repeating
+from whynan.watching.repeating import Repeating, Spending
 from whynan.watching.replaying import Replaying
 from whynan.watching.rewind import Rewind
+from whynan.watching.signs import Explained, explained
 from whynan.watching.told import Teller, Told
 
 
@@ -59,7 +66,11 @@ class Watch:
         self.recorder.batches.save_to = plan.save_batch
         self.progress = Progress(plan, self.recorder)
         self.told = Told(teller, self.recorder)
+        self.calls = Calls(self)
+        self.spending = Spending()
+        self.carried = Carried()
         self.phase: Phase = Guarding(self)
+        self._ladder = Ladder() if plan.climbs else None
         self._patches = Patches()
 
     # ---- start and end ----------------------------------------------------------------
@@ -71,6 +82,8 @@ class Watch:
             self.events.listen(listener)
         self.events.install(self._patches)
         rewind.install(self._patches)
+        if self._ladder is not None:
+            self._ladder.install(self._patches)
         for model in models:
             self.recorder.names.know(model)
             rewind.buffers.know(model)
@@ -115,6 +128,10 @@ class Watch:
             notes=(*self.recorder.troubles(), *filter(None, [remark()])),
         )
 
+    def climb(self, evidence: Evidence) -> Evidence | None:
+        """Harm that only compiled functions have, with the place where they depart."""
+        return self._ladder.climb(evidence) if self._ladder is not None else None
+
     # ---- from one phase to another -----------------------------------------------------
 
     def go_live(self) -> Live:
@@ -123,6 +140,8 @@ class Watch:
         return live
 
     def go_quiet(self) -> None:
+        if not self.progress.has_rested:  # by now the program has made what it draws from
+            self.rewind.randomness.look_for_generators()
         self.progress.has_rested = True
         self.phase = Guarding(self)
         self.recorder.rest()
@@ -136,13 +155,16 @@ class Watch:
         self._record()
 
     @contextlib.contextmanager
-    def repeating(self, phase: Repeating, back: int) -> Iterator[None]:
-        """Some of the program's statements are executed once more; then all is as before."""
+    def repeating(self, phase: Repeating, start: Callable[[], None]) -> Iterator[None]:
+        """Some of the program is executed once more, from where `start` puts it; then all is as before."""
         guard, batches, before = self.guard.local, self.rewind.batches, self.phase
+        ledger, self.ledger = self.ledger, Ledger()
+        if self.recorder.tracer.active:
+            self.recorder.rest()
         held = list(guard.values), list(guard.losses), list(guard.clipped), list(batches.given)
         guard.values.clear()
         guard.losses.clear()
-        self.rewind.to_the_top(back)
+        start()
         self.phase = phase
         self._record()
         try:
@@ -153,12 +175,27 @@ class Watch:
             self.progress.has_rested = True
             self.phase = before if self.progress.traces else Guarding(self)
             self.rewind.schedules.go_on()
-            self.ledger.step_left_out()
+            self.ledger = ledger
             guard.values[:], guard.losses[:], guard.clipped[:], batches.given[:] = held
 
     def _record(self) -> None:
         progress = self.progress
         self.recorder.resume(progress.step, uses_optimizer=progress.uses_optimizer)
+
+    def tell(self, sign: Sign) -> None:
+        """Of harm that no recording has seen as it happened."""
+        if self.told.has_begun:
+            return
+        found = explained(sign.proof)
+        if found is not None:
+            self.told.found(found.evidence, found.how)
+        else:
+            self.told.unexplained(sign)
+
+    def tell_exception(self, sign: Sign, error: BaseException) -> None:
+        """Whose frames are still there."""
+        found = None if self.told.has_begun else Body(self).of_error(error)
+        self.tell(sign if found is None else replace(sign, proof=Explained(*found)))
 
     def can_rewind(self, sign: Sign) -> bool:
         skips = self.plan.policy == "skip"
@@ -256,6 +293,8 @@ class Watch:
         self.progress.step += 1
         self.guard.begin_step()
         self.rewind.begin_step()
+        if self._ladder is not None:
+            self._ladder.step_is_over()
         self.phase.settle()
         self.told.teller.stepped(self.progress.step)
 
@@ -279,12 +318,15 @@ class Watch:
     saved = _of_phase("saved")
     array_saved = _of_phase("array_saved")
     model_called = _of_phase("model_called")
+    model_begins = _of_phase("model_begins")
     model_returned = _of_phase("model_returned")
     cast_begins = _of_phase("cast_begins")
     compiled = _of_phase("compiled")
+    profiling_begins = _of_phase("profiling_begins")
 
     def gradients_return(self) -> None:
-        self.quiet.then(self.recorder.leave)
+        if self.recorder.is_asleep:
+            self.quiet.then(self.recorder.leave)
 
     # ---- what the recorder sees ---------------------------------------------------------
 
@@ -292,6 +334,9 @@ class Watch:
     average_spoilt = _of_phase("average_spoilt")
     output_returned = _of_phase("output_returned")
     operations_are_many = _of_phase("operations_are_many")
+
+    def generator_used(self, generator: torch.Generator) -> None:
+        self.rewind.randomness.know(generator)
 
     def outputs_cleaned(self, models: list[int]) -> None:
         for model in models:

@@ -30,11 +30,12 @@ from whynan.repair.rewrites import (
     running_sums,
     selection,
     squashed,
+    switches,
     training,
 )
 
 FAMILIES = (
-    entropy, noise, squashed, products, moments, existing, options, logarithms, across, running_sums, exponentials, log_space, roots, selection, plain, division, domain, clamps, masks, matrices, precision, reading, data,
+    entropy, noise, squashed, products, moments, existing, options, logarithms, across, running_sums, exponentials, log_space, roots, selection, plain, division, domain, clamps, masks, matrices, switches, precision, reading, data,
     features,
     training,
 )  # fmt: skip
