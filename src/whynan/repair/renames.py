@@ -14,6 +14,11 @@ from whynan.repair.source import Source
 
 AGAIN = "__again"  # stands for the probability until its name is free
 SAYS_SO = re.compile(r"(^|_)(p|ps|prob|probs|proba|probabilities|probability)(?=$|_|\d)")
+# What may be in these is left open.
+NEUTRAL = frozenset(
+    {"x", "y", "z", "h", "o", "out", "output", "outputs", "pred", "preds", "prediction",
+     "predictions", "y_pred", "y_hat", "yhat", "result", "score", "scores", "input", "inputs"}
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -26,9 +31,9 @@ class Holder:
 
 
 def holder(place: Place) -> Holder | None:
-    """Of the name at a place, if it says that a probability is in it."""
+    """Of the name at a place, unless it leaves open what it holds."""
     source, node = place.source, place.node
-    if not isinstance(node, cst.Name) or not SAYS_SO.search(node.value):
+    if not isinstance(node, cst.Name) or node.value.lower() in NEUTRAL or "logit" in node.value:
         return None
     if len(source.bindings(node.value, source.scope(node))) != 1:
         return None
@@ -55,6 +60,7 @@ def told_right(source: Source, holders: list[Holder], again: Callable[[str], str
 def _new_name(source: Source, found: Holder) -> str | None:
     """If it is free, and nobody outside spells the old one."""
     new = SAYS_SO.sub(lambda m: f"{m[1]}logits", found.name, count=1)
+    new = new if new != found.name else f"{found.name}_logits"
     every = [n for n in source.every(cst.Name) if n.value == found.name]
     variables = [n for n in every if _is_variable(source, n)]
     own = _of(source, found, found.name)

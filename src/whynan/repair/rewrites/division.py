@@ -164,6 +164,8 @@ def _guarded(case: Case, source: Source, divisor: Expression) -> Iterator[Candid
     eps = divisor_floor(case.dtype)
     if made_by(source, divisor, "std") is not None or case.before[:1] == ("std",):
         eps = spread_floor(case.dtype, stats.max if stats is not None else None)
+    if case.culprit is not None and (case.culprit.source or "").startswith("parameter"):
+        eps = "1e-2"  # it is learnt: below that its reciprocal drives every other gradient
     root = made_by(source, divisor, "sqrt", *NORMS)
     if case.origin.phase == "optimizer" and root is not None:
         edit = Edit(source).replace(divisor, f"({source.code(divisor)} + {eps})")

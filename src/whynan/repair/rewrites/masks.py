@@ -42,9 +42,10 @@ def propose(case: Case) -> Iterator[Candidate]:
 
 
 def draws(source: Source, node: Expression) -> bool:
-    """Whether something is drawn from the scores: a distribution over what is allowed."""
-    name = source.code(node.func).split(".")[-1] if isinstance(node, cst.Call) else ""
-    return name in DISTRIBUTIONS
+    """Whether the function draws from such scores: a distribution over what is allowed."""
+    scope = source.scope(node)
+    calls = source.every(cst.Call, None if scope is source.module else scope)
+    return any(source.code(call.func).split(".")[-1] in DISTRIBUTIONS for call in calls)
 
 
 def _written_by_product(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:

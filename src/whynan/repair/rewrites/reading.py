@@ -9,6 +9,7 @@ import libcst as cst
 from whynan.model import Oddity
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
+from whynan.repair.entries import header
 from whynan.repair.rewrites.amounts import unused
 from whynan.repair.source import Expression, Source
 
@@ -181,20 +182,10 @@ def _without_fill(case: Case, source: Source, fill: str, is_table: bool) -> Iter
         return
 
 
-def _header(source: Source, node: cst.CSTNode) -> cst.For | None:
-    """`for x, y in DataLoader(TensorDataset(...)):`."""
-    inside = node
-    for above in source.ancestors(node):
-        if isinstance(above, cst.For):
-            return above if above.iter is inside else None
-        inside = above
-    return None
-
-
 def _datasets(source: Source) -> Iterator[tuple[cst.CSTNode, list[str]]]:
     """`TensorDataset(x, y)`."""
     for call in source.every(cst.Call):
-        line = source.statement(call) or _header(source, call)
+        line = source.statement(call) or header(source, call)
         names = [a.value.value for a in call.args if isinstance(a.value, cst.Name)]
         named = names and len(names) == len(call.args)
         if named and line is not None and _last(source, call) == "TensorDataset":
