@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
@@ -128,17 +129,20 @@ def _use(device: str) -> None:
     torch.set_default_device(device)
 
 
-def _without_remark(result: Result) -> Result:
+def besides(notes: Iterable[str]) -> list[str]:
     """What an older torch lacks is a line of every report there; tests ask what is said besides."""
     from whynan.seam.support import remark
 
-    said = remark()
-    if said is None:
-        return result
+    return [note for note in notes if note != remark()]
+
+
+def _without_remark(result: Result) -> Result:
+    from whynan.seam.support import remark
+
     report = result.report
     if report is not None:
-        report = {**report, "notes": [note for note in report["notes"] if note != said]}
-    return replace(result, stderr=result.stderr.replace(f"whynan: {said}\n", ""), report=report)
+        report = {**report, "notes": besides(report["notes"])}
+    return replace(result, stderr=result.stderr.replace(f"whynan: {remark()}\n", ""), report=report)
 
 
 def _wait(pid: int, limit_s: float = 240.0) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,15 @@ AS_WIDE_AS_THE_SOURCE = re.compile(r"^ *\d+ \| |^ *--> |^ *\| +[-^]+$")
 HEALTHY_SINCE = {"zero_point_gradients": "2.7"}  # 2.6 gives `atan2` a NaN gradient at (0, 0)
 ROOT = HERE.parent
 PINNED = re.search(r"^torch==([\d.]+)", (ROOT / "constraints.txt").read_text(), re.M)
-IS_PINNED = PINNED is not None and release(PINNED[1]) == TORCH
+# Of a `for` loop that is handed bad data, Python 3.13 marks what is iterated over, an older one all of it.
+IS_PINNED = PINNED is not None and release(PINNED[1]) == TORCH and sys.version_info < (3, 13)
 
 
 def facts(report: str) -> list[str]:
-    """What a user acts on: the fault, and where it is. How torch takes an operation apart on the
+    """What a user acts on: the fault, and the line. How torch takes an operation apart on the
     way there differs between its releases (2.15 makes one `fill` of `y[:2] = 0.0`)."""
-    return [line for line in report.splitlines() if line.startswith(("error[", "  --> "))]
+    lines = [line for line in report.splitlines() if line.startswith(("error[", "  --> "))]
+    return [re.sub(r"(-->.*):\d+$", r"\1", line) for line in lines]
 
 
 def fails_here(expected: dict[str, Any]) -> bool:
@@ -57,7 +60,8 @@ def test_there_are_enough_programs() -> None:
 @pytest.mark.parametrize("case", CASES, ids=lambda p: p.name)
 def test_origin_of(case: Path, programs: ForkServer, request: pytest.FixtureRequest) -> None:
     expected = json.loads((case / "expected.json").read_text())
-    result = programs.run(case / "script.py")
+    # What only a compiled function has is not there when its operations are recorded.
+    result = programs.run(case / "script.py", mode=expected.get("mode", "trace"))
     assert result.report is not None, result.stderr
     if not fails_here(expected):
         assert (result.code, result.report["anomalies"]) == (0, [])

@@ -15,7 +15,7 @@ MECHANISMS = {
     "division_by_zero", "log_nonpositive", "sqrt_negative", "invalid_domain", "overflow",
     "inf_minus_inf", "zero_times_inf", "inf_over_inf", "all_masked_softmax", "empty_reduction",
     "singular_matrix", "gradient_singularity", "nonfinite_data", "uninitialised_memory",
-    "nan_literal", "opaque", "wrong_kernel", "unstable_result",
+    "nan_literal", "opaque", "wrong_kernel", "unstable_result", "compiled_only",
 }  # fmt: skip
 
 

@@ -89,7 +89,7 @@ def step():
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-for _ in range(20):
+for _ in range(BEFORE):
     step()
 with profile(activities=[ProfilerActivity.CPU]) as seen:
     for _ in range(3):
@@ -98,9 +98,12 @@ print({event.key: event.count for event in seen.key_averages()})
 """
 
 
-def test_a_profile_shows_nothing_of_whynan(programs: ForkServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("before", [1, 9, 20])  # steps; the first five and the 10th are recorded
+def test_a_profile_shows_nothing_of_whynan(
+    before: int, programs: ForkServer, tmp_path: Path
+) -> None:
     script = tmp_path / "script.py"
-    script.write_text(PROFILED)
+    script.write_text(PROFILED.replace("BEFORE", str(before)))
     plain = programs.run(script, traced=False)
     assert "aten::addmm" in plain.stdout
     assert programs.run(script, mode="auto").stdout == plain.stdout

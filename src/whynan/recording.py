@@ -17,6 +17,9 @@ from whynan.source.quotes import carrying, quoted
 SCHEMA = "whynan.recording/1"
 
 
+EAGERLY = "torch.compile was in use; the traced run executed it eagerly"  # a note
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
     """The evidence of every harm, oldest first, and the run in numbers."""

@@ -136,7 +136,7 @@ def test_results_are_the_same(options: dict[str, Any]) -> None:
     assert not whynan.diagnose(trace).anomalies
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 def test_a_scripted_lstm_still_compiles() -> None:
     with whynan.trace():
         scripted = torch.jit.script(Encoder())

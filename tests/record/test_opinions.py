@@ -122,6 +122,7 @@ WRONG: list[tuple[str, str, Callable[..., Any], Callable[[], None]]] = [
     ("its gradient", "_scaled_dot_product_flash_attention_for_cpu_backward", flash_backward, of(attend, 96)),
     ("fused SGD", "_fused_sgd_", sgd, fused(torch.optim.SGD)),
     ("fused Adam", "_fused_adam_", adam, fused(torch.optim.Adam)),
+    ("fused AdamW", "_fused_adamw_", adam, fused(torch.optim.AdamW)),
     ("exp", "exp", lambda x: spoilt(torch.ones_like(x)), of(torch.exp, 5)),
     ("softmax", "_softmax", lambda x, dim, half: spoilt(torch.zeros_like(x)), of(lambda w: w.softmax(0).pow(2), 5)),
     ("its gradient", "_softmax_backward_data", lambda g, out, dim, dtype: spoilt(torch.zeros_like(g)),
@@ -234,6 +235,25 @@ def test_a_custom_operator_is_compared_with_its_composite_kernel() -> None:
         optimizer.step()
 
     assert mechanism(program) == "wrong_kernel"
+
+
+def test_a_setting_that_makes_a_kernel_less_exact_is_named() -> None:
+    def hasty(a: Tensor, b: Tensor) -> Tensor:
+        out = (a.unsqueeze(-1) * b.unsqueeze(0)).sum(1)
+        return out if torch.get_float32_matmul_precision() == "highest" else spoilt(out)
+
+    program = of(lambda w: w @ w.T, 3, 4)
+    torch.set_float32_matmul_precision("medium")
+    try:
+        with overridden("mm", hasty):
+            found = anomalies_of(program)
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    finding = found[0].finding
+    assert "a setting lets aten::mm compute less exactly" in finding.headline
+    assert [fix.kind for fix in finding.fixes] == ["full_precision"]
+    assert 'set_float32_matmul_precision("highest")' in finding.fixes[0].title
 
 
 def test_nothing_of_the_programs_is_disturbed_by_asking_others() -> None:

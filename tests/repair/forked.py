@@ -116,8 +116,7 @@ def _child(description: Path, errors: Path) -> None:
         sys.stdin = open(0, closefd=False)
         sys.stdout = open(1, "w", closefd=False)
         sys.stderr = open(2, "w", closefd=False, buffering=1)
-        os.environ[child.VARIABLE] = str(description)
-        code = child.main()
+        code = child.main(str(description))
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 1
     except BaseException:
@@ -129,12 +128,13 @@ def _child(description: Path, errors: Path) -> None:
 
 
 def _fix(script: Path, args: list[str]) -> dict[str, Any]:
-    from whynan.repair.search import Search
+    from whynan.repair.search import Search, compiled_too
     from whynan.repair.trial import Trial
     from whynan.run.program import Program
 
     program = Program(target=script.name, args=tuple(args))
-    before = run_forked(Trial(program=program)).diagnosis
+    trial = Trial(program=program)
+    before: Any = compiled_too(run_forked(trial), trial, run_forked).diagnosis
     if not before.anomalies:
         return {"anomaly": None, "fixes": [], "texts": {}}
     search = Search(program=program, before=before, run=run_forked, budget_s=LIMIT_S).go()
@@ -145,7 +145,13 @@ def _fix(script: Path, args: list[str]) -> dict[str, Any]:
         "causes": {c.code: c.evidence for c in first.finding.causes},
         "sample": None if sample is None else [sample.index, sample.bad, sample.dataset_index],
         "fixes": [
-            {"kind": f.kind, "verdict": f.verdict, "evidence": f.evidence, "patch": f.patch}
+            {
+                "kind": f.kind,
+                "title": f.title,
+                "verdict": f.verdict,
+                "evidence": f.evidence,
+                "patch": f.patch,
+            }
             for f in search.fixes()
         ],
         "texts": dict(search.found.candidate.texts) if search.found else {},

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness import ForkServer
+from whynan.seam.versions import HERE
 
 TRAIN = """
 import math, sys, torch
@@ -101,7 +102,7 @@ def test_torchs_warning_names_the_programs_line(programs: ForkServer, tmp_path: 
     script = written(tmp_path, text)
     plain = programs.run(script, traced=False)
     watched = programs.run(script, mode="auto")
-    assert "UserWarning: Converting a tensor" in plain.stderr
+    assert ("UserWarning: Converting a tensor" in plain.stderr) == (HERE >= (2, 8))
     assert watched.stderr.replace(f"{tmp_path}/", "") == plain.stderr
 
 

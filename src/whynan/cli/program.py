@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,4 +47,11 @@ def program_of(module: str | None, script: str | None, args: tuple[str, ...]) ->
         return Program(target=module, args=tuple(given), is_module=True)
     if script is None:
         raise click.UsageError("name a script to run, or a module with -m")
-    return Program(target=script, args=args)
+    return Program(target=_installed(script) or script, args=args)
+
+
+def _installed(name: str) -> str | None:
+    """`torchrun` and the like: a command beside this Python, unless there is a script of that name."""
+    beside = os.path.join(os.path.dirname(sys.executable), name)
+    is_command = os.path.basename(name) == name and not os.path.exists(name)
+    return beside if is_command and os.path.isfile(beside) else None

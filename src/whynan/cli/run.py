@@ -71,6 +71,7 @@ if TYPE_CHECKING:
 )
 @click.option("--fix", is_flag=True, help="On harm, find a change that removes it: `whynan fix`.")
 @click.option("--keep-operands", is_flag=True, hidden=True)
+@click.option("--climb", is_flag=True, hidden=True)
 @click.option("--trace-from", type=click.IntRange(min=0), hidden=True)
 @takes_program
 def run(
@@ -88,6 +89,7 @@ def run(
     repro: Path | None,
     fix: bool,
     keep_operands: bool,
+    climb: bool,
     trace_from: int | None,
 ) -> NoReturn:
     """Run SCRIPT as `python SCRIPT ARGS...` would, and say where a NaN came from.
@@ -123,6 +125,7 @@ def run(
         save_batch=save_batch,
         keep_operands=keep_operands or repro is not None,
         trace_from=trace_from,
+        climb=climb,
         fixes_follow=fix,
     )
     if repro is not None:
@@ -152,7 +155,7 @@ def run(
 
             repair(program, diagnosis, FixOptions(json=json, told=True), originals)
     elif fix and code == 3 and watched.findings.lockstep is None:
-        voice.say("--fix is for programs of one process; nothing was tried")
+        voice.say("--fix is for programs of one process; `whynan fix` tries changes on all ranks")
     if code == 3:
         voice.let_go_of_broken_streams()
     # What the program has printed is its own: if it cannot be written, Python says so, with its code.

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from itertools import pairwise
 
+from whynan.diagnosis.framework import AUTOCAST_OFF
 from whynan.diagnosis.makers import CHOOSING
 from whynan.diagnosis.words import at, dtype_max, plural
 from whynan.model import FROM_BEFORE, Cause, Evidence, Fix, HistoryRow, Operand, OpRecord, number
@@ -46,6 +47,8 @@ def helps_around(
     rounded = "low_precision" in codes and not any(f.kind == "wider_dtype" for f in fixes)
     if rounded and op.dtype not in ("float16", "bfloat16"):
         fixes = (UNROUNDED, *fixes)  # the operation itself is wide enough
+    if "autocast" in codes:
+        fixes = (AUTOCAST_OFF, *fixes)
     if "exploding_gradients" not in codes or op.node is not None or op.phase != "forward":
         return fixes
     return (CLIP, *fixes) if codes[0] == "exploding_gradients" else (*fixes, CLIP)
@@ -95,7 +98,9 @@ def loaded_state(evidence: Evidence) -> str | None:
     first = evidence.path[0] if evidence.path else None
     if evidence.origin_kind != "entry" or first is None:
         return None
-    if "load_state_dict" in (first.inside or ""):
+    value = evidence.origin.inputs[0] if evidence.origin.inputs else None
+    from_file = value is not None and value.kept_as is not None and value.file is not None
+    if from_file or "load_state_dict" in (first.inside or ""):
         return "the state of the model"
     if evidence.origin.inside == "load" and first.phase == "optimizer":
         return "the state of the optimizer"
@@ -108,6 +113,8 @@ def _data(evidence: Evidence, mechanism: str, culprit: Operand | None) -> Iterat
         return  # the operands are innocent
     if mechanism == "nonfinite_data" and operand is not None and operand.stats is not None:
         if (operand.source or "").startswith(("parameter", "buffer")) or loaded_state(evidence):
+            return
+        if not operand.stats.nonfinite:  # the bytes of a file, of which the numbers are not known
             return
         stats, index = operand.stats, operand.first or operand.index
         place = ""

@@ -11,7 +11,17 @@ from whynan.model.circumstances import (
     Oddity,
     Sample,
 )
-from whynan.model.diagnosis import Anomaly, Cause, Diagnosis, Finding, Fix, Link, Outcome
+from whynan.model.climb import Climb, Rung
+from whynan.model.diagnosis import (
+    ADVICE,
+    Anomaly,
+    Cause,
+    Diagnosis,
+    Finding,
+    Fix,
+    Link,
+    Outcome,
+)
 from whynan.model.evidence import (
     FROM_BEFORE,
     FROM_GRADIENT,
@@ -31,6 +41,7 @@ from whynan.model.opinions import Opinion, Opinions
 from whynan.model.tensors import TensorStats, dotted, kind_of, number
 
 __all__ = [
+    "ADVICE",
     "FROM_BEFORE",
     "FROM_GRADIENT",
     "FROM_LOADER",
@@ -39,6 +50,7 @@ __all__ = [
     "Call",
     "Cause",
     "Circumstances",
+    "Climb",
     "Diagnosis",
     "Evidence",
     "Fetch",
@@ -58,6 +70,7 @@ __all__ = [
     "Origin",
     "Outcome",
     "Phase",
+    "Rung",
     "Sample",
     "Scalar",
     "Sink",

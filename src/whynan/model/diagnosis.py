@@ -10,6 +10,7 @@ from whynan.model.circumstances import HistoryRow
 from whynan.model.evidence import Evidence, OpRecord, Site
 
 Outcome = Literal["clean", "anomaly", "crashed"]
+ADVICE = "advice"  # the kind of a fix that is a sentence: no change of a line mends it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from whynan.model.circumstances import Circumstances
+from whynan.model.climb import Climb
 from whynan.model.material import Material
 from whynan.model.opinions import Opinions
 from whynan.model.tensors import TensorStats
@@ -14,7 +15,15 @@ from whynan.model.tensors import TensorStats
 Phase = Literal["forward", "backward", "optimizer", "data", "init"]
 Sink = Literal["loss", "gradient", "parameter", "output", "observed", "exception"]
 Origin = Literal[
-    "operation", "entry", "number", "literal", "uninitialised", "raised", "absorbed", "unseen"
+    "operation",
+    "entry",
+    "number",
+    "literal",
+    "uninitialised",
+    "raised",
+    "absorbed",
+    "compiled",
+    "unseen",
 ]
 Scalar = float | int | bool | str | None
 # Sources of an operand.
@@ -55,6 +64,8 @@ class Operand:
     value: float | None = None
     slice_stats: TensorStats | None = None  # the part of the tensor that the witness depends on
     source: str | None = None  # what it is, when nothing recorded made it: "parameter fc.weight"
+    kept_as: str | None = None  # what it was loaded into: "parameter fc.weight"
+    file: str | None = None  # that it was loaded from
     upstream: tuple[OpRecord, ...] = ()  # how this value came about, nearest operation first
 
 
@@ -136,6 +147,7 @@ class Evidence:
     message: str | None = None  # of the exception that was the sink
     parameter: str | None = None
     hyper: Mapping[str, Scalar] = field(default_factory=dict)
+    climb: Climb | None = None  # where a compiled function departs from eager mode
     incomplete: str | None = None  # why the origin is not certain
     # Source lines by file, in a saved run: the files may have changed since, or be elsewhere.
     quotes: Mapping[str, Mapping[int, str]] = field(default_factory=dict)

@@ -7,7 +7,7 @@ import math
 
 from whynan.record.ancestry import Node, path_between
 from whynan.record.reads import value_after
-from whynan.record.records import Record, is_torchs_own, nonfinite_scalars, record_refs
+from whynan.record.records import Record, comes_in, is_torchs_own, nonfinite_scalars, record_refs
 from whynan.seam.sites import site_of
 from whynan.seam.stats import first_nonfinite
 from whynan.source.meant import LITERAL, names_nonfinite
@@ -22,7 +22,7 @@ def judge(node: Node, *, trains: bool) -> None:
     if record.info.allocates:
         node.status = "uninitialised"
         return
-    if record.info.entry:
+    if comes_in(record):
         meant = _is_literal_call(record)
         # `scores[0] = -inf` is a mask; inf may be bad data that is trained with.
         if not meant and (not trains or value_of(node) == -math.inf):
@@ -62,12 +62,12 @@ def only_carried(start: Node, origin: Node) -> bool:
     """An infinity that came in from a file or an array and was only copied since; or a NaN
     that the program names where it makes it: it reads back its own marker."""
     record, value = origin.record, value_of(start)
-    if value is None or (record is not None and not record.info.entry):
+    if value is None or (record is not None and not comes_in(record)):
         return False
     if cmath.isnan(value) and not (record is not None and is_named(record)):
         return False
     return all(
-        n.record is None or "copies" in n.record.info.row.does or n.record.info.entry
+        n.record is None or "copies" in n.record.info.row.does or comes_in(n.record)
         for n in path_between(start, origin)
     )
 

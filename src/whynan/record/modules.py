@@ -64,10 +64,15 @@ class ModuleNames:
 
     def name_of_storage(self, entry: Entry) -> tuple[str, str] | None:
         """("parameter" or "buffer", dotted name) of the tensor that owns this storage."""
+        found = self.owner_of(entry)
+        return None if found is None else found[:2]
+
+    def owner_of(self, entry: Entry) -> tuple[str, str, torch.Tensor] | None:
+        """The same, and that tensor."""
         if entry.is_gone():
             return None
         found = [
-            (kind, clean(name))
+            (kind, clean(name), tensor)
             for root in self._outermost()
             for kind, items in (
                 ("parameter", root.named_parameters()),
@@ -76,7 +81,7 @@ class ModuleNames:
             for name, tensor in items
             if has_storage(tensor) and storage_id(tensor) == entry.cdata
         ]
-        return max(found, key=lambda pair: pair[1].count("."), default=None)
+        return max(found, key=lambda owner: owner[1].count("."), default=None)
 
 
 def _named_tensors(root: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:

@@ -15,7 +15,7 @@ from whynan.record.opinions import opinions_of
 from whynan.record.phase import phase_of
 from whynan.record.reads import Read, value_after
 from whynan.record.recompute import in_float64
-from whynan.record.records import Record, is_torchs_own
+from whynan.record.records import Record, comes_in, is_torchs_own
 from whynan.record.relations import reads
 from whynan.record.storages import Index
 from whynan.record.upstream import Upstream
@@ -44,7 +44,7 @@ class Origins:
             self.full(record, node.k, node.index, node.value),
             phase=phase_of(record, self.freezer.tracer, path),
         )
-        if record.info.entry:
+        if comes_in(record):
             if frozen.site is not None and LITERAL.search(written_at(frozen.site)):
                 return frozen, "literal"
             return replace(frozen, phase="data"), "entry"
@@ -80,7 +80,7 @@ class Origins:
             tensor = value_after(record, k)
             index = first_nonfinite(tensor) if tensor is not None else None
         bare = self.freezer.bare(record, k, index, value)
-        if record.info.entry:  # what comes in is what comes out
+        if comes_in(record):  # what comes in is what comes out
             columns = dead_columns(value_after(record, k))
             given = tuple(replace(o, role="value", columns=columns) for o in bare.outputs)
             return replace(bare, inputs=given)

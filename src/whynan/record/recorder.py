@@ -35,6 +35,7 @@ from whynan.record.slicing import Slicer
 from whynan.record.tracer import HOLD_BYTES, Tracer
 from whynan.record.unseen import unseen
 from whynan.record.updates import Updates
+from whynan.recording import EAGERLY
 from whynan.seam import recorded
 from whynan.seam.calls import Calls
 from whynan.seam.loading import Fetch
@@ -54,7 +55,6 @@ from whynan.seam.tensors import tensors_in
 from whynan.seam.versions import run_eagerly
 
 MAX_ORIGINS = 64
-EAGERLY = "torch.compile was in use; the traced run executed it eagerly"
 CAPTURED = "what was captured as a graph is not looked into, nor what its replays compute"
 IN_A_THREAD = "the recorder was started in a thread: only that thread and later ones are recorded"
 
@@ -87,7 +87,6 @@ class Recorder:
         self._mode: Any = None
         self._mode_of_importer: Any = None  # the thread that imported torch, if not the main one
         self._call: Any = None  # on its way to the main thread
-        self._in_inference = False  # when the recorder was put on
         self._is_asleep = False  # switched off, but still there
         self._stance: Any = None
         self._origins: dict[int, OpRecord] = {}  # by the number of the operation
@@ -109,7 +108,6 @@ class Recorder:
         over: then there is no place for the recorder."""
         if self.tracer.active and not dispatch_modes():
             self._mode_of_importer = self._mode
-            self._in_inference = torch.is_inference_mode_enabled()
             self._mode = TracerMode(self.tracer)
             self._mode.__enter__()
             self.notes.remove(IN_A_THREAD)
@@ -120,7 +118,6 @@ class Recorder:
         if self.has_compiled:
             self.run_eagerly()
         if not self._is_asleep:
-            self._in_inference = torch.is_inference_mode_enabled()
             self._mode = TracerMode(self.tracer)
             self._mode.__enter__()
         self._is_asleep = False
@@ -174,20 +171,22 @@ class Recorder:
             self._stance = None
 
     def leave(self) -> None:
-        """Put a recorder that rests away. Not inside an inference mode that began under it: the end
-        of that block would switch torch's key for it on again, with nobody there."""
+        """Put a recorder that rests away."""
         mode = current_mode()
         if mode is not None and mode is self._mode_of_importer:
             self._mode = mode  # this thread trains, not the main one
         if not self._is_asleep or mode is None or mode is not self._mode:
             return  # torch was imported in a thread, or the program has a mode of its own
-        if torch.is_inference_mode_enabled() == self._in_inference:
-            mode.__exit__(None, None, None)
-            self._is_asleep = False
+        mode.__exit__(None, None, None)
+        self._is_asleep = False
 
     def abandon(self) -> None:
         """Take everything off and let go of it."""
         self._take_off()
+        if (
+            sys.getprofile() == self._leave_soon
+        ):  # else it would wait until Python itself is torn down
+            sys.setprofile(None)
         self.names.let_go()
         self.batches.clear()
         self.scripts.clear()
@@ -292,6 +291,9 @@ class Recorder:
 
     def state_loaded(self, optimizer: torch.optim.Optimizer) -> None:
         self.updates.state_loaded(optimizer)
+
+    def file_loaded(self, file: str, obj: Any) -> None:
+        self.slicer.files.loaded(file, obj)
 
     def fetch_begins(self, fetch: Fetch) -> None:
         self.tracer.local.data += 1

@@ -12,6 +12,7 @@ from whynan.model import Material, OpRecord
 from whynan.record.schema import OpInfo, takes_numbers
 from whynan.record.storages import Entry, Ref
 from whynan.seam.sites import Frames, site_of
+from whynan.source.meant import is_assigned
 from whynan.source.positions import called_at
 
 NUMBERS = frozenset({bool, int, float, type(None)})
@@ -74,6 +75,16 @@ def nonfinite_scalars(record: Record) -> list[float]:
 def writes_literal(record: Record) -> bool:
     """Whether the operation only writes a non-finite number that the program named."""
     return "fills" in record.info.row.does and bool(nonfinite_scalars(record))
+
+
+def comes_in(record: Record) -> bool:
+    """Whether a value of the program's becomes torch's here. torch before 2.15 makes a tensor of the
+    number in `x[0] = number`, which then comes in; a newer one fills with it."""
+    if record.info.entry:
+        return True
+    return (
+        writes_literal(record) and record.frames is not None and is_assigned(site_of(record.frames))
+    )
 
 
 def is_torchs_own(record: Record) -> bool:

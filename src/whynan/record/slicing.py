@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import torch
 
-from whynan.model import Evidence, OpRecord
+from whynan.model import Evidence, Operand, OpRecord
 from whynan.record.ancestry import Ancestry, Node, path_between
+from whynan.record.files import LoadedFiles
 from whynan.record.freeze import Freezer, real
 from whynan.record.harm import GRADIENT_OF, Harm
 from whynan.record.judging import is_named, judge, only_carried, value_of
@@ -15,7 +16,7 @@ from whynan.record.materials import Materials
 from whynan.record.modules import ModuleNames
 from whynan.record.origins import Origins
 from whynan.record.phase import is_after_backward
-from whynan.record.records import Record, writes_literal
+from whynan.record.records import Record, comes_in, writes_literal
 from whynan.record.retention import MAX_RECORDS
 from whynan.record.tracer import Tracer
 from whynan.record.unseen import unseen
@@ -23,11 +24,13 @@ from whynan.record.upstream import Upstream
 from whynan.seam.hush import hushed
 from whynan.seam.private import has_storage
 from whynan.seam.sites import site_of
+from whynan.seam.stats import first_nonfinite
 
 FORGOTTEN = (
     f"where it began: this step has so many operations that only the last {MAX_RECORDS // 2:,} "
     "and those after them were kept"
 )
+COPIES = 4  # on the way from a file into a model
 TURN = 3  # operations of a derivative formula, from the value that it reads to its result
 
 
@@ -41,6 +44,7 @@ class Slicer:
         self.upstream = Upstream(self.freezer, self.ancestry)
         self.origins = Origins(self.freezer, self.upstream)
         self.materials = Materials(tracer)
+        self.files = LoadedFiles()
 
     def freeze(self, record: Record) -> None:
         """Note what explains it: it may do harm long after its operands are gone."""
@@ -86,7 +90,7 @@ class Slicer:
         record = self.tracer.records.get(entry.writers[-1][0]) if entry and entry.writers else None
         if record is None:
             return False
-        return writes_literal(record) or (record.info.entry and is_named(record))
+        return is_named(record) if comes_in(record) else writes_literal(record)
 
     def _intended(self, harm: Harm, start: Node) -> Evidence | None:
         """Every infinity was written on purpose. That is harm only where training stands on it."""
@@ -117,6 +121,8 @@ class Slicer:
                 unwritten.status = "uninitialised"
                 path.insert(0, origin)
         frozen, kind = self.origins.origin(origin, [p.record for p in path])
+        if kind == "entry" and frozen.inputs:
+            frozen = replace(frozen, inputs=(self._loaded(frozen.inputs[0], origin, path),))
         # What a forward value meets on its way back tells what had dropped it.
         turn = TURN if path and path[0].record is not None and path[0].record.node is None else 0
         steps = [self._stage(n, in_full=i < turn) for i, n in enumerate(path[1:])]
@@ -147,6 +153,20 @@ class Slicer:
             incomplete=incomplete,
             materials=self.materials.of(origin.record, origin.k, origin.index, value_of(origin)),
         )
+
+    def _loaded(self, value: Operand, origin: Node, path: list[Node]) -> Operand:
+        """What came in, with its file and, if it went into a model, its name and place there."""
+        file = self.files.file_of(origin.ref.entry)
+        owner = self.freezer.names.owner_of(origin.ref.entry) if origin.record is not None else None
+        if owner is not None:  # it was taken over as it is
+            kind, name, tensor = owner
+            first = first_nonfinite(tensor.detach(), prefer_nan=False)
+            return replace(value, file=file, kept_as=f"{kind} {name}", first=first)
+        for node in path[1 : 1 + COPIES]:
+            held = self.freezer.names.name_of_storage(node.ref.entry)
+            if held is not None:
+                return replace(value, file=file, kept_as=" ".join(held), first=node.index)
+        return replace(value, file=file)
 
     def _forgotten(self, harm: Harm, start: Node) -> Evidence:
         """The way back ends where nothing is kept any more: no origin is claimed."""

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.optim.adagrad import adagrad
 from torch.optim.adam import adam
+from torch.optim.adamw import adamw
 from torch.optim.sgd import sgd
 
 from whynan.seam.kernels import math_attention
@@ -152,10 +153,10 @@ def update(base: str, given: Given) -> Results:
     same = {n: given[n] for n in ("lr", "weight_decay", "maximize")}
     if base in ("_fused_adam", "_fused_adamw"):
         lists = [given[n] for n in ("exp_avgs", "exp_avg_sqs", "max_exp_avg_sqs")]
-        adam(
+        plain = adam if base == "_fused_adam" else adamw
+        plain(
             params, grads, lists[0], lists[1], lists[2], _counted_back(given["state_steps"]),
-            foreach=False, fused=False, decoupled_weight_decay=base == "_fused_adamw",
-            amsgrad=given["amsgrad"], eps=given["eps"], beta1=given["beta1"], beta2=given["beta2"], **same,
+            foreach=False, fused=False, amsgrad=given["amsgrad"], eps=given["eps"], beta1=given["beta1"], beta2=given["beta2"], **same,
         )  # fmt: skip
         return [*params, *grads, *(t for each in lists for t in each)]
     if base == "_fused_sgd":

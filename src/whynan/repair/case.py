@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
 
@@ -94,6 +94,10 @@ class Case:
     def before(self) -> tuple[str, ...]:
         """Names of the operations that made the guilty operand, nearest first."""
         return tuple(op.name for op in self.culprit.upstream) if self.culprit else ()
+
+    def with_texts(self, texts: Mapping[str, str]) -> Case:
+        """The same anomaly beside files that were changed further."""
+        return replace(self, texts=texts)
 
     def is_own(self, file: str) -> bool:
         path = os.path.realpath(file)

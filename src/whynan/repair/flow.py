@@ -10,6 +10,7 @@ from whynan.ops.table import spelled
 from whynan.repair.calls import Fn, fn, one_minus
 from whynan.repair.places import Lost, Place, argument_for, parameter_for, reads_of
 from whynan.repair.project import Project
+from whynan.repair.renames import Holder, holder
 from whynan.repair.source import Expression, Source
 
 METADATA = frozenset({"shape", "size", "dtype", "device", "dim", "ndim", "numel"})
@@ -52,6 +53,7 @@ class Flow:
     runs: list[Place] = field(default_factory=list)  # of `nn.BCELoss`
     criteria: dict[cst.CSTNode, Place] = field(default_factory=dict)  # `nn.BCELoss` to be renamed
     others: list[Place] = field(default_factory=list)
+    holders: list[Holder] = field(default_factory=list)  # names that it goes by
     crossed: bool = False  # it left the function where it was made
     _seen: set[cst.CSTNode] = field(default_factory=set)
     _parameters: list[tuple[Place, int, str]] = field(default_factory=list)
@@ -100,9 +102,14 @@ class Flow:
         except Lost:
             self.others.append(Place(source, node))
             return
+        self._held(source, target)
         for read in reads:
             assert isinstance(read.node, cst.Name)
             self.follow(source, read.node)
+
+    def _held(self, source: Source, name: cst.Name) -> None:
+        found = holder(Place(source, name))
+        self.holders += [found] if found is not None else []
 
     def _given(self, source: Source, arg: cst.Arg) -> bool:
         """Into a function of the user's own, or a loss of torch's that knows logits."""
@@ -129,6 +136,7 @@ class Flow:
             return False
         self.crossed = True
         self._parameters.append((function, skipped, name.value))
+        self._held(function.source, name)
         for read in reads:
             assert isinstance(read.node, cst.Name)
             self.follow(function.source, read.node)

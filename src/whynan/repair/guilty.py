@@ -36,8 +36,8 @@ class Bisection:
 
     def find(self) -> Sample | None:
         fetch = fetch_to_search(self.before.anomalies[0])
-        if fetch is None:
-            return None
+        if fetch is None or self.before.anomalies[0].evidence.rank is not None:
+            return None  # of several ranks, the others have batches of that number, too
         self._deadline = time.monotonic() + self.budget_s
         self.tell(f"leaving out samples of the batch of {fetch.size} to see which one it is")
         guess = self._odd_row(fetch.size)

@@ -43,7 +43,7 @@ def unread(
                 continue
             if _is_read(source, name, [*replaced, *gone]) or _fills_its_block(source, line, gone):
                 continue
-            if value in inlined or _only_computes(source, value):
+            if value in inlined or only_computes(source, value):
                 gone.add(line)
                 readers.append(line)
     return gone
@@ -87,7 +87,7 @@ def _fills_its_block(
     return all(other is line or other in gone for other in block)
 
 
-def _only_computes(source: Source, value: Expression) -> bool:
+def only_computes(source: Source, value: Expression) -> bool:
     nodes = [value, *source.below(value)]
     if any(isinstance(n, (cst.Await, cst.Yield, cst.NamedExpr, cst.Lambda)) for n in nodes):
         return False

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from whynan.model import Diagnosis, Fix
+from whynan.model import ADVICE, Diagnosis, Fix
+from whynan.recording import EAGERLY
+from whynan.repair import reference
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.originals import Originals, program_root
 from whynan.repair.patches import unified
 from whynan.repair.rewrites import propose
+from whynan.repair.sentences import said
 from whynan.repair.trial import Ran, Trial
 from whynan.repair.verdict import (
     MARGIN_STEPS,
@@ -25,7 +28,17 @@ from whynan.run.program import Program
 ROUNDS = 3
 SECOND_TRIES = 4  # candidates for a fault that a first change uncovered
 # Kinds of changes that are meant to act near a singular point only.
-BOUNDS = ("clamp", "add_eps", "eps_inside", "finite_", "np_maximum", "np_divisor", "smooth_")
+BOUNDS = (
+    "clamp",
+    "raise_eps",
+    "add_eps",
+    "eps_inside",
+    "finite_",
+    "np_maximum",
+    "np_divisor",
+    "smooth_",
+)
+MOST_TRIALS = 16  # a change that needs more guessing than that is none an expert would make
 LEAST_S = 5.0  # no trial is started with less time than this
 
 
@@ -53,6 +66,14 @@ class Tried:
         )
 
 
+def compiled_too(ran: Ran, trial: Trial, run: Runner) -> Ran:
+    """Recorded, compiled functions run eagerly: what stayed finite so is run as it is meant."""
+    seen = ran.diagnosis
+    if seen is None or seen.anomalies or EAGERLY not in seen.notes:
+        return ran
+    return run(replace(trial, mode="auto"))
+
+
 @dataclass
 class Search:
     """One search; `found` is the first change that was verified."""
@@ -69,6 +90,8 @@ class Search:
     def __post_init__(self) -> None:
         self._deadline = time.monotonic() + self.budget_s
         self._root = program_root(self.program)
+        self._answered = ""
+        self._reference: tuple[dict[int, float] | None] | None = None
 
     def go(self) -> Search:
         """Single changes first, then those that answer what a first change uncovered."""
@@ -80,7 +103,9 @@ class Search:
         uncovered = self._rounds(exact, [], most=Tier.EXACT)
         # A second guard costs one trial; another course of the training is a guess, of many.
         uncovered = self._rounds(rest[: len(rest) - len(training)], uncovered, most=Tier.GUARD)
-        self._rounds(training, uncovered, most=Tier.TRAINING)
+        # Another course answers a failure of the training, not what a guard uncovered.
+        most = Tier.TRAINING if any(c.tier is Tier.TRAINING for c in training) else Tier.GUARD
+        self._rounds(training, uncovered, most=most)
         return self
 
     def _rounds(self, level: list[Candidate], uncovered: list[Tried], most: Tier) -> list[Tried]:
@@ -113,7 +138,15 @@ class Search:
     def fixes(self) -> tuple[Fix, ...]:
         """What was found comes first, then the others in the order of trying."""
         rest = [t for t in self.tried if t is not self.found]
-        return tuple(t.as_fix(self.originals) for t in ([self.found] if self.found else []) + rest)
+        found = [self.found] if self.found else []
+        return (*(t.as_fix(self.originals) for t in found + rest), *self._advice())
+
+    def _advice(self) -> Iterator[Fix]:
+        """Where nothing was verified: the sentence that an expert would say."""
+        case = Case(self.before.anomalies[0], {}, self._root, self.originals)
+        text = said(case) if self.found is None else None
+        if text is not None:
+            yield Fix(kind=ADVICE, title=text, evidence="no change of a line mends this")
 
     def _all_of(self, candidates: list[Candidate]) -> list[Tried]:
         """Try them in order until one is verified; what uncovered another failure comes back."""
@@ -122,8 +155,15 @@ class Search:
             left = self._deadline - time.monotonic()
             if self.found is not None:
                 self._leave(candidate, "an earlier change was verified")
+            elif self._answered and candidate.tier is Tier.TRAINING:
+                self._leave(
+                    candidate,
+                    f"{self._answered} is what helps, and the source shows no place for it",
+                )
             elif _invents(candidate, self.before.anomalies[0].evidence.sink):
                 self._leave(candidate, "the value is only shown, and would be the bound itself")
+            elif len([t for t in self.tried if t.seconds]) >= MOST_TRIALS:
+                self._leave(candidate, f"{MOST_TRIALS} changes were tried before it")
             elif left < LEAST_S:
                 self._leave(candidate, f"the {self.budget_s:g} s for trying were used up")
             else:
@@ -135,7 +175,8 @@ class Search:
     def _try(self, candidate: Candidate, left_s: float) -> Tried:
         self.tell(candidate, None)
         margin = TRAINING_MARGIN_STEPS if candidate.tier is Tier.TRAINING else MARGIN_STEPS
-        failed_at = self.before.anomalies[0].evidence.step
+        first = self.before.anomalies[0]
+        failed_at = first.evidence.step
         trial = Trial(
             program=self.program,
             texts=candidate.texts,
@@ -143,6 +184,8 @@ class Search:
             enough_steps=steps_to_run(failed_at),
             finite_from=failed_at,
             intervention=candidate.intervention,
+            rank=self.before.anomalies[0].evidence.rank,
+            mode="guard" if first.finding.mechanism == "compiled_only" else "trace",
         )
         ran = self.run(trial, limit_s=left_s)
         verdict = judge(
@@ -152,12 +195,39 @@ class Search:
             bound=_is_bound(candidate),
             training=candidate.tier is Tier.TRAINING,
         )
+        if verdict.verdict == "verified" and candidate.tier is Tier.GUARD:
+            verdict = self._compared(verdict, ran)
         tried = Tried(candidate=candidate, verdict=verdict, seconds=ran.seconds)
         self.tried.append(tried)
         if verdict.verdict == "verified" and candidate.texts:
             self.found = tried
+        elif verdict.verdict == "verified":
+            self._answered = candidate.kind  # done from outside
         self.tell(candidate, verdict)
         return tried
+
+    def _compared(self, verdict: Verdict, ran: Ran) -> Verdict:
+        """Against the same program in float64, where that does not fail."""
+        assert ran.diagnosis is not None
+        truth = self._truth()
+        wrong = reference.away(ran.diagnosis, truth) if truth is not None else None
+        if wrong is not None:
+            return replace(verdict, verdict="failed", evidence=wrong)
+        return verdict
+
+    def _truth(self) -> dict[int, float] | None:
+        """One more run, for the first guard that is finite."""
+        left = self._deadline - time.monotonic()
+        if self._reference is None and reference.is_wanted(self.before.anomalies[0]):
+            failed_at = self.before.anomalies[0].evidence.step
+            trial = Trial(
+                program=self.program,
+                max_steps=failed_at + reference.COMPARED,
+                finite_from=failed_at,
+                intervention="reference",
+            )
+            self._reference = (reference.losses(self.run(trial, limit_s=left), self.before),)
+        return self._reference[0] if self._reference is not None else None
 
     def _leave(self, candidate: Candidate, why: str) -> None:
         verdict = Verdict(verdict="not_tried", evidence=f"not tried: {why}")

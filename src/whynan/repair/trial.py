@@ -13,11 +13,10 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
 
 from whynan.model import Diagnosis
-from whynan.repair.child import VARIABLE
-from whynan.run.minder import minded
+from whynan.run.minder import end_noted, minded
 from whynan.run.program import Program
 from whynan.run.reopen import reopen
 
@@ -44,7 +43,9 @@ class Trial:
     finite_from: int | None = None  # a step from which on a NaN loss is harm by itself
     intervention: str | None = None
     drop: Drop | None = None
+    mode: Literal["trace", "auto", "guard"] = "trace"  # recorded, compiled functions run eagerly
     save_batch: str | None = None  # where to write the failing batch
+    rank: int | None = None  # of a job: whose losses are told, if it ends healthy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,15 +77,23 @@ def run(trial: Trial, *, limit_s: float | None = None, quiet: bool = True) -> Ra
         )
         with open(Path(folder) / "errors", "w+", encoding="utf-8", errors="replace") as errors:
             process = subprocess.Popen(
-                [sys.executable, *_interpreter_flags(), "-m", "whynan.repair.child"],
-                env={**os.environ, VARIABLE: str(description)},
+                [
+                    sys.executable,
+                    *_interpreter_flags(),
+                    "-m",
+                    "whynan.repair.child",
+                    str(description),
+                ],
                 stdin=subprocess.DEVNULL if quiet else None,
                 stdout=subprocess.DEVNULL if quiet else None,
                 stderr=errors if quiet else None,
                 start_new_session=quiet,  # so that its workers can be ended with it
             )
             mind(process.pid, quiet)
-            timed_out = _wait(process, limit_s, alone=quiet)
+            try:
+                timed_out = _wait(process, limit_s, alone=quiet)
+            finally:
+                end_noted(folder)
             text = _tail(errors)
         diagnosis = reopen(result) if result.exists() else None
         times = json.loads(applied.read_text()) if applied.exists() else None
@@ -113,6 +122,8 @@ def _describe(
         "intervention": trial.intervention,
         "drop": asdict(trial.drop) if trial.drop is not None else None,
         "save_batch": trial.save_batch,
+        "rank": trial.rank,
+        "mode": trial.mode,
         "result": str(result),
         "applied": str(applied),
     }

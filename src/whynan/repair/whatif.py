@@ -186,11 +186,11 @@ class WhatIf:
 
     def go(self) -> WhatIf:
         deadline = time.monotonic() + self.budget_s
-        say(HEAD)
         try:
             base = self.run(Trial(program=self.program), limit_s=self.budget_s)
             if base.diagnosis is None and base.code == UsageError.exit_code:
                 raise UsageError(base.last_error.removeprefix("whynan: "))  # torch was not watched
+            say(HEAD)
             self.baseline = base.diagnosis
             self._add(row_of("baseline", "as it is", base))
             failed_at = _failed_at(base.diagnosis)
@@ -205,6 +205,7 @@ class WhatIf:
                     max_steps=limit,
                     finite_from=failed_at,
                     intervention=name,
+                    rank=_rank(base.diagnosis),
                 )
                 self._add(row_of(name, title, self.run(trial, limit_s=left)))
         except KeyboardInterrupt:
@@ -223,6 +224,10 @@ class WhatIf:
 
 def _failed_at(base: Diagnosis | None) -> int | None:
     return base.anomalies[0].evidence.step if base is not None and base.anomalies else None
+
+
+def _rank(base: Diagnosis | None) -> int | None:
+    return base.anomalies[0].evidence.rank if base is not None and base.anomalies else None
 
 
 def whatif(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from whynan.model import Fix
+from whynan.model import ADVICE, Fix
 
 WIDTH = 80
 HUNK = re.compile(r"^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
@@ -25,8 +25,10 @@ def draw(fixes: Sequence[Fix], home: str | None) -> list[Text]:
         lines += wrapped("help: ", fix.title, "bold green")
         lines += [Text(text, style=style) for text, style in patch_rows(fix.patch or "", home)]
         lines += wrapped("   = verified: ", fix.evidence, "green")
-    for fix in fixes if not (verified or failed or waiting) else ():
-        lines += wrapped("help: ", fix.title, "bold green")
+    alone = not (verified or failed or waiting)
+    for fix in fixes:
+        if alone or fix.kind == ADVICE:
+            lines += wrapped("help: ", fix.title, "bold green")
     for fix in failed[:MAX_OTHERS]:
         lines += wrapped("   = tried, failed: ", f"{fix.title}: {fix.evidence}", "yellow")
     if len(failed) > MAX_OTHERS:

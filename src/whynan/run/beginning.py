@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ class Beginning:
         self.presence = Presence(self._torch_has_come, self._begin_again)
         self.is_rank = launched() or starter is not None
         self._findings = findings
+        self._pid = os.getpid()
         self._starter = starter  # in a process that a watched program started
         self._is_watched: Callable[[], None] = lambda: None  # called there when the watch begins
         self._patches = Patches()
@@ -56,20 +58,46 @@ class Beginning:
             self._findings.numpy.start()
             self._start(late=True)
 
+    def _become_rank_when_joining(self) -> None:
+        """A launcher need not say that there are others, and Lightning's is itself the first rank."""
+        from torch import distributed
+
+        if distributed.is_available():
+            from whynan.seam.exchanges import when_joined
+
+            when_joined(self._become_rank, self._patches)
+
+    def _become_rank(self) -> None:
+        from torch import distributed
+
+        if self.is_rank or os.getpid() != self._pid:  # a forked process has what its parent had
+            return
+        self.is_rank = distributed.is_initialized() and distributed.get_world_size() > 1
+        if not self.is_rank:
+            return
+        self._anew()
+        if self._findings.lockstep is not None:
+            self._findings.lockstep.job.job_joined()
+
     def _begin_again(self) -> None:
         """Torch's code has run a second time: its types are new objects, so all that knows the old
         ones is made anew. Several ranks cannot, as they have joined already."""
+        if self._findings.watch is not None:
+            if self.is_rank:
+                self.presence.lost(SECOND_TIME)
+            else:
+                self._anew(forget_torch)
+
+    def _anew(self, between: Callable[[], None] = lambda: None) -> None:
+        """Another watch instead of this one, which keeps what was found."""
         findings, watch = self._findings, self._findings.watch
         if watch is None:
-            return
-        if self.is_rank:
-            self.presence.lost(SECOND_TIME)
             return
         findings.keep()
         with self._or_unwatched():
             watch.abandon()
             findings.watch = None
-            forget_torch()
+            between()
             self._start(late=True)
 
     def _start(self, late: bool) -> None:
@@ -90,14 +118,16 @@ class Beginning:
             save_batch=options.save_batch,
             finite_from=options.finite_from,
             keeps_operands=options.operands_are_kept,
+            climbs=options.climb,
         )
         if self.is_rank:
             from whynan.ranks.lockstep import Lockstep
 
-            findings.lockstep = Lockstep(plan, findings)
+            findings.lockstep = Lockstep(plan, findings, options.speaker)
             watch = findings.lockstep.watch
         else:
             watch = Watch(plan, findings)
+            self._become_rank_when_joining()
         findings.watch = watch
         watch.start(optimizers=optimizers_so_far() if late else [])
         if findings.lockstep is not None:

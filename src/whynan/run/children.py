@@ -9,12 +9,12 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from whynan import voice
 from whynan.run.program import Program, without_own_frames
+from whynan.run.rank_programs import RankPrograms
 from whynan.run.unwatched import REMARK, Forked
 from whynan.seam.patches import Patches
 
@@ -26,6 +26,7 @@ NOT_THE_USERS = {"torch", "multiprocessing", "concurrent", "joblib", "loky"}
 # Words to the process that started one: it came to harm, has written the report of its job, used
 # torch unwatched and has said so, or has trained without a job, unwatched.
 HARM, TOLD, ABSENT, TRAINED = "harm", "told", "absent", "trained"
+LEFT = ("ProcessExitedException", "ChildFailedError")  # of `mp.spawn`, of torchrun
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,12 +65,12 @@ class Children:
         self._forked: Forked | None = None
         self._folder: Path | None = None
         self._patches = Patches()
-        self._said = False
 
     def install(self) -> None:
         self._patches.wrap(multiprocessing.process.BaseProcess, "start", self._wrap_start)
-        if self._options.children:
-            self._forked = Forked()
+        self._forked = Forked()
+        options = self._options.from_here()
+        RankPrograms(options, self._folder_for_word).install(self._patches)
 
     def _wrap_start(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def start(process: Any) -> None:
@@ -87,12 +88,7 @@ class Children:
         if target is None:
             return  # a class with a `run` of its own
         spawns = getattr(target, "__module__", "") == "torch.multiprocessing.spawn"
-        if not self._options.children:
-            if spawns and not self._said:
-                self._said = True
-                text = "the processes that the script starts are not looked at here; "
-                voice.say(f"{text}`whynan run` does")
-        elif spawns:
+        if spawns:
             # It hands an exception of the first argument on to the starter: watch inside it.
             process._args = (self._watched(args[0]), *args[1:])
         elif _module(target).split(".")[0] not in NOT_THE_USERS:
@@ -101,20 +97,18 @@ class Children:
     def _watched(self, target: Callable[..., Any]) -> Callable[..., Any]:
         if isinstance(target, Watched):
             return target
-        if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="whynan-"))
-        options = self._options
-        paths = {f.name: getattr(options, f.name) for f in fields(options)}
-        absolute: dict[str, Any] = {
-            n: p.absolute() for n, p in paths.items() if isinstance(p, Path)
-        }
         return Watched(
             target=target,
             program=self._program,
-            options=replace(options, **absolute),  # the program may change the folder
-            folder=self._folder,
+            options=self._options.from_here(),  # the program may change the folder
+            folder=self._folder_for_word(),
             take_off=self._begin,
         )
+
+    def _folder_for_word(self) -> Path:
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="whynan-"))
+        return self._folder
 
     def _begin(self) -> None:
         """In a forked process that has a watch of its own."""
@@ -142,7 +136,7 @@ class Children:
 
     def explain(self, error: BaseException | None) -> bool:
         """Whether this error only says that a process left because of the harm."""
-        return type(error).__name__ == "ProcessExitedException" and self.have_left(HARM)
+        return type(error).__name__ in LEFT and self.have_left(HARM)
 
     def close(self) -> None:
         self._patches.restore()

@@ -82,7 +82,7 @@ class Findings:
         limit, enough = self.options.max_steps, self.options.enough
         if limit is not None and step >= limit:
             self.is_enough = True
-        elif enough is not None and step >= enough[0]:
+        elif enough is not None and step >= enough[0] and self.lockstep is None:  # clocks differ
             self.is_enough = time.monotonic() - self._begin_s > enough[1]
         if self.is_enough:
             self.leave()
@@ -142,7 +142,10 @@ class Findings:
             is_second=self._is_second, took_s=time.monotonic() - self._begin_s,
         )  # fmt: skip
         self._notes += [note for note in again.notes if note not in self._notes]
-        if again.evidence:
+        climbed = self.watch.climb(unseen(sign, "")) if self.watch is not None else None
+        if climbed is not None:
+            self._extra = (climbed,)
+        elif again.evidence:
             self._extra, self.telling.reproduced = again.evidence, "rerun"
         else:
             self._extra, self.telling.reproduced = (unseen(sign, again.why),), "no"

@@ -42,6 +42,23 @@ def minded(folder: str) -> Iterator[Callable[[int, bool], None]]:
         minder.wait()
 
 
+PID = "pid-"
+
+
+def note_pid(folder: str) -> None:
+    """In a process that no group of the command's has: it is to be ended as well."""
+    with contextlib.suppress(OSError):
+        open(os.path.join(folder, f"{PID}{os.getpid()}"), "x").close()
+
+
+def end_noted(folder: str) -> None:
+    """Those that are still there."""
+    for name in os.listdir(folder):
+        if name.startswith(PID):
+            with contextlib.suppress(OSError):
+                os.kill(int(name.removeprefix(PID)), signal.SIGKILL)
+
+
 def _mind(folder: str) -> None:
     lines = sys.stdin.read().split()
     if lines[-1:] == ["done"]:
@@ -51,6 +68,8 @@ def _mind(folder: str) -> None:
             number = int(line)
             end = os.kill if number > 0 else os.killpg
             end(abs(number), signal.SIGKILL)
+    with contextlib.suppress(OSError):
+        end_noted(folder)
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -41,11 +41,13 @@ class RunOptions:
     rerun: bool | None = None  # run the program once more; None: if it did not take long
     enough: tuple[int, float] | None = None  # from this step on, stop after so many seconds
     trace_from: int | None = None  # a second run: record from this step on
+    climb: bool = False  # a third run: harm that eager mode did not show
     finite_from: int | None = None  # a trial: from this step on every loss must be finite
     live_steps: int | None = None  # how many steps `auto` records before it only guards
     fixes_follow: bool = False  # changes are tried right after the report
     is_shown: bool = True  # False: whoever started this run draws the report
-    children: bool = True  # ranks that the program starts itself are watched, too
+    speaker: int = 0  # the rank that tells of a job that ends healthy
+    rank_command: tuple[str, ...] = ()  # a trial: what its ranks are started by
 
     @property
     def operands_are_kept(self) -> bool:
@@ -57,6 +59,16 @@ class RunOptions:
         return replace(
             self, **{n: p.absolute() for n, p in given.items() if p is not None and str(p) != "-"}
         )
+
+    def for_ranks(self) -> list[str]:
+        """For Python's command line: a rank that is a program of its own, with the same options."""
+        if self.rank_command:
+            return list(self.rank_command)
+        flags = ["--mode", self.mode, "--on-anomaly", self.on_anomaly]
+        for name in (*PATHS, "max_steps"):
+            if (value := getattr(self, name)) is not None:
+                flags += [f"--{name.replace('_', '-')}", str(value)]
+        return ["-m", "whynan", "run", *flags, *["--keep-operands"] * self.keep_operands]
 
 
 class Outputs:

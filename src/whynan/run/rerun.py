@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from whynan import voice
 from whynan.errors import WhynanError
 from whynan.model import Evidence
-from whynan.recording import Recording, load
+from whynan.recording import EAGERLY, Recording, load
 from whynan.run.minder import minded
 
 if TYPE_CHECKING:
@@ -100,8 +100,23 @@ def _look_again(command: Command, sign: Sign, asked: RunOptions, took_s: float) 
             if is_conclusive(recording.evidence[0]):
                 break
         elif step is not None and recording is not None and not recording.evidence:
-            break  # it did not come back: recording more of it would not help
+            # It did not come back: recording more of it would not help.
+            if EAGERLY in recording.notes:
+                return _climb(command, sign, limit_s, why)
+            break
     return again
+
+
+def _climb(command: Command, sign: Sign, limit_s: float, why: str) -> Again:
+    """It ran in eager mode and stayed finite: compiled once more, what departs from that?"""
+    try:
+        recording, _ = _run_again(command, sign.step, None, limit_s)
+    except _TooLong:
+        recording = None
+    found = recording.evidence if recording is not None else ()
+    if not seen(found):
+        return Again(why=f"{why}; it ran compiled functions in eager mode")
+    return Again(evidence=found[:1])
 
 
 class _TooLong(Exception):
@@ -118,22 +133,16 @@ def seen(evidence: tuple[Evidence, ...]) -> bool:
 
 
 def _run_again(
-    command: Command, step: int | None, asked: RunOptions, limit_s: float
+    command: Command, step: int | None, asked: RunOptions | None, limit_s: float
 ) -> tuple[Recording | None, str]:
     """What a recorded second run shows, and why when it shows nothing.
 
-    `step` is the one to be reached; None records everything from the start.
+    `step` is the one to be reached; None records everything from the start. Without `asked`, compiled
+    functions run as they are, and are compared with eager mode.
     """
     with tempfile.TemporaryDirectory(prefix="whynan-") as folder:
         path = Path(folder) / "recording.json"
-        options = ["--mode", "trace", "--recording", str(path)]
-        if asked.save_batch is not None:
-            options += ["--save-batch", str(asked.save_batch)]
-        if asked.operands_are_kept:
-            options += ["--keep-operands"]
-        if step is not None:
-            options += ["--trace-from", str(max(0, step - STEPS_BEFORE))]
-            options += ["--max-steps", str(step + 1 + STEPS_AFTER)]
+        options = ["--recording", str(path), *_options(step, asked)]
         errors = Path(folder) / "stderr"
         with errors.open("wb") as stream, minded(folder) as mind:
             code = _run(command, options, stream, _shown(step, limit_s), mind)
@@ -149,6 +158,19 @@ def _run_again(
             why = f"the second run ended at step {recording.steps} with code {code}"
             return recording, why + _last_words(errors)
         return recording, "the second run stayed finite"
+
+
+def _options(step: int | None, asked: RunOptions | None) -> list[str]:
+    options = ["--mode", "trace"] if asked is not None else ["--mode", "guard", "--climb"]
+    if asked is not None and asked.save_batch is not None:
+        options += ["--save-batch", str(asked.save_batch)]
+    if asked is not None and asked.operands_are_kept:
+        options += ["--keep-operands"]
+    if step is not None and asked is not None:
+        options += ["--trace-from", str(max(0, step - STEPS_BEFORE))]
+    if step is not None:
+        options += ["--max-steps", str(step + 1 + STEPS_AFTER)]
+    return options
 
 
 def _last_words(errors: Path) -> str:

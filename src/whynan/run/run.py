@@ -20,6 +20,7 @@ from whynan.run.children import ABSENT, HARM, TOLD, Children, leave_word
 from whynan.run.findings import Findings
 from whynan.run.libraries import Libraries
 from whynan.run.outputs import Outputs, RunOptions
+from whynan.run.rank_programs import let_go_first, starter_of_this
 from whynan.seam.supported import NOT_INSTALLED, is_missing
 
 
@@ -44,6 +45,7 @@ class Run:
         self._getpid = os.getpid  # the program may replace it
         self._pid = os.getpid()
         self._starter = starter  # in a process that the program started: where word is left for it
+        self._word_to = starter or starter_of_this()  # the same, in a program that is a rank
         self._beginning = Beginning(self.findings, starter=starter)
         self._children = Children(program, options, self._beginning.take_off)
         self._unwatched: str | None = None  # a remark on processes that trained
@@ -196,8 +198,8 @@ class Run:
         if why is not None:
             voice.say(f"torch was used, but not watched to the end: {why}")
         absent = why is not None or presence.is_refused or self._children.have_left(ABSENT)
-        if absent and self._starter is not None:
-            leave_word(self._starter, ABSENT)
+        if absent and self._word_to is not None:
+            leave_word(self._word_to, ABSENT)
         return absent
 
     def _note_the_unwatched(self) -> None:
@@ -249,7 +251,9 @@ class Run:
     def _release(self, harmed: bool) -> None:
         """All is written: whoever waits for this process may go on."""
         if self.findings.lockstep is not None:
-            if self._starter is not None:
+            if self._word_to is not None:
                 told = not self.findings.telling.is_silent
-                leave_word(self._starter, *[HARM] * harmed, *[TOLD] * told)
+                leave_word(self._word_to, *[HARM] * harmed, *[TOLD] * told)
             self.findings.lockstep.release()
+            if self._word_to is not None and harmed:
+                let_go_first(self._word_to)

@@ -10,13 +10,15 @@ from typing import Any
 
 import torch
 
+from whynan.seam.versions import current_accelerator
+
 SHARE = 8  # of the free memory, what is kept there for an explanation is at most one such part
 UNKNOWN_FREE = 64 << 20  # what is kept on a device that does not say how much is free
 
 
 def accelerator() -> torch.device | None:
     """The kind of device that this build of torch has besides the CPU, if it is in use."""
-    found = torch.accelerator.current_accelerator()
+    found = current_accelerator()
     if found is None:
         return None
     is_initialized = getattr(torch.get_device_module(found), "is_initialized", None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
@@ -14,6 +15,7 @@ import torch
 from whynan.errors import UsageError
 
 NOTHING = "Nothing is lost."
+COMPILER = ("torch._dynamo", "torch._inductor", "torch._functorch")
 ABSENT = object()
 _SET_LATER = object()  # an attribute that objects of the class have, and the class itself has not
 
@@ -35,6 +37,12 @@ class Name:
     def is_present(self) -> bool:
         """Whether this torch has it."""
         return find(self.path) is not ABSENT
+
+    @property
+    def is_unasked(self) -> bool:
+        """In a part of torch that nobody has imported: the compiler takes seconds."""
+        part = ".".join(self.path.split(".")[:2])
+        return part in COMPILER and part not in sys.modules
 
 
 NAMES: dict[str, Name] = {}  # by path; filled by `private` as it is imported, and never after

@@ -3,7 +3,7 @@
 One statement is one row: where the name is in torch, since which release, what is used without it
 and what is lost then. What is bound here is torch's own object, so that the hot path pays nothing.
 `support` reads the table. Longer than 300 lines because it is a table; the rows about other
-implementations of an operation are in `kernels`.
+implementations of an operation are in `kernels`, those about the compiler in `compiling`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from whynan.seam import default_device, kernels, profiling  # noqa: F401  # their rows
+from whynan.seam import compiling, default_device, kernels, profiling  # noqa: F401  # their rows
 from whynan.seam.names import NOTHING, needed, optional, read
 
 if TYPE_CHECKING:
@@ -354,6 +354,13 @@ SET_DEFAULT_GROUP = read(
     since="1.13",
     instead="`init_process_group`, where the program calls it",
     lost="A job is not recognised as one where `init_device_mesh` makes its process group.",
+)
+functional_collectives: Any = optional(
+    "torch.distributed._functional_collectives",
+    None,
+    since="2.0",
+    instead="there are none",
+    lost=NOTHING,
 )
 step_pre_hook: Callable[[Callable[..., Any]], Any] = needed(
     "torch.optim.optimizer.register_optimizer_step_pre_hook",

@@ -1,13 +1,17 @@
-"""The program's own profiler: what whynan computes is none of its events."""
+"""The program's own profiler: what whynan does is none of its events."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from whynan.seam.names import optional
+from whynan.seam.names import optional, read
+from whynan.seam.patches import Patches
+
+if TYPE_CHECKING:
+    from whynan.seam.events import Events
 
 _SHOWN = "The work of whynan shows in a profile that the program takes."
 is_profiled: Callable[[], bool] = optional(
@@ -20,7 +24,19 @@ _toggle: Callable[[bool, Any], None] = optional(
     instead="nothing",
     lost=_SHOWN,
 )
+_START = read("torch.autograd.profiler.profile._start_trace", since="1.13", lost=_SHOWN)
 _CPU = frozenset({torch.profiler.ProfilerActivity.CPU})
+
+
+def install(events: Events, patches: Patches) -> None:
+    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+        def start(profiler: Any) -> Any:
+            events.tell("profiling_begins")
+            return original(profiler)
+
+        return start
+
+    patches.wrap(torch.autograd.profiler.profile, _START, wrap)
 
 
 def stop() -> bool:

@@ -54,6 +54,7 @@ class _PerThread(threading.local):
         self.own = 0  # whynan's own work, or torch printing a tensor: not the program's
         self.depth = 0  # inside an optimizer's step
         self.later: list[Callable[[], None]] = []
+        self.paused: Any = None  # the recorder, while whynan works
         self.is_repeating = (
             False  # the program's statements are executed once more: nobody hears it
         )
@@ -77,6 +78,8 @@ class Quiet:
         local.own += 1
         others = dispatch_modes()
         mode = pause() if others else None
+        if mode is not None:
+            local.paused = mode
         is_profiled = local.own == 1 and profiling.stop()
         try:
             if (others and dispatch_modes()) or function_modes():
@@ -91,6 +94,7 @@ class Quiet:
                 profiling.go_on()
             if mode is not None:
                 push_mode(mode)
+                local.paused = None
             local.own -= 1
             if local.later and not local.own:
                 self._catch_up()
@@ -113,7 +117,9 @@ class Quiet:
         """In the middle of whynan's work, the program's own statements are executed once more."""
         local = self.local
         own, depth, local.own, local.depth = local.own, local.depth, 0, 0
+        mode, local.paused = local.paused, None
         local.is_repeating = True
+        resume(mode)
         try:
             if local.later:
                 self._catch_up()
@@ -121,7 +127,9 @@ class Quiet:
                 yield
         finally:
             local.is_repeating = False
-            local.own, local.depth = own, depth
+            if mode is not None and current_mode() is mode:
+                pop_mode()
+            local.own, local.depth, local.paused = own, depth, mode
 
     def _catch_up(self) -> None:
         local = self.local

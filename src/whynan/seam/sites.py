@@ -50,8 +50,8 @@ def _classify(filename: str) -> int:
     path = os.path.realpath(filename)
     if path.startswith(_own_root):
         return OWN
-    if path.startswith(_torch_root):
-        return LIBRARY
+    if path.startswith(_torch_root) or f"{os.sep}site-packages{os.sep}safetensors{os.sep}" in path:
+        return LIBRARY  # what is loaded by either is loaded by its caller
     if f"{os.sep}site-packages{os.sep}" in path or f"{os.sep}dist-packages{os.sep}" in path:
         return THIRD_PARTY
     return LIBRARY if path.startswith(_stdlib_roots) else USER

@@ -36,7 +36,8 @@ def missing() -> list[Name]:
 
 def losses() -> list[str]:
     """What this torch does without, one sentence each; nothing is lost in silence."""
-    absent = [n for n in NAMES.values() if not n.is_needed and not n.is_present()]
+    asked = [n for n in NAMES.values() if not n.is_needed and not n.is_unasked]
+    absent = [n for n in asked if not n.is_present()]
     sentences = [n.lost for n in absent if n.lost != NOTHING and not _is_past(n)]
     return list(dict.fromkeys(sentences))
 

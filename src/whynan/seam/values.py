@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import warnings
 from collections.abc import Callable
@@ -40,6 +41,7 @@ def install(events: Events, patches: Patches) -> None:
         patches.wrap(torch.Tensor, name, reading.wrap_text)
     patches.wrap(torch.nn.Parameter, "__repr__", reading.wrap_text)
     patches.wrap(torch, "save", reading.wrap_save)
+    patches.wrap(torch, "load", reading.wrap_load)
     if not is_being_imported(SAFETENSORS):
         know_safetensors(events, patches)
     numpy = sys.modules.get("numpy")
@@ -56,9 +58,11 @@ def know_safetensors(events: Events, patches: Patches) -> None:
         module = importlib.import_module(SAFETENSORS)
     except ImportError:
         return
+    reading = _Reading(events)
     for name in ("_flatten", "_flatten_as_ptr"):
         if hasattr(module, name):
-            patches.wrap(module, name, _Reading(events).wrap_save)
+            patches.wrap(module, name, reading.wrap_save)
+    patches.wrap(module, "load_file", reading.wrap_load)
 
 
 def is_being_imported(name: str) -> bool:
@@ -118,6 +122,16 @@ class _Reading:
             return result
 
         return save
+
+    def wrap_load(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def load(*args: Any, **kwargs: Any) -> Any:
+            obj = original(*args, **kwargs)
+            file = args[0] if args else kwargs.get("f", kwargs.get("filename"))
+            if isinstance(file, (str, os.PathLike)) and self._quiet.is_the_programs:
+                self._events.tell("file_loaded", str(file), obj)
+            return obj
+
+        return load
 
     def wrap_save(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def save(obj: Any, *args: Any, **kwargs: Any) -> Any:

@@ -49,6 +49,11 @@ def mentions_nonfinite(site: Site) -> bool:
     )
 
 
+def is_assigned(site: Site) -> bool:
+    """Whether something is put in there: `x[0] = fill`, not `x[0].fill_(fill)`."""
+    return any(True for _ in _assigned(site))
+
+
 def _assigned(site: Site) -> Iterator[ast.expr]:
     """Of `x[0] = fill`, of which the interpreter's position is `x[0]`, `fill`."""
     for node in statements(tree_of(site.file).body):

@@ -8,6 +8,7 @@ from typing import Any
 
 from whynan.record.recorder import Recorder
 from whynan.seam.optimizers import Optimizer
+from whynan.seam.profiling import is_profiled
 from whynan.watching.plan import Plan
 
 MAX_SUSPECTS = 8  # steps that are recorded because of something odd in the one before
@@ -60,7 +61,8 @@ class Progress:
     @property
     def may_go_live(self) -> bool:
         """Whether something odd is reason enough to record from here on."""
-        return self.traces and not self.waits and not self._recorder.has_compiled
+        undisturbed = not self._recorder.has_compiled and not is_profiled()
+        return self.traces and not self.waits and undisturbed
 
     def suspect(self) -> None:
         """Something odd, which only a recording can judge: record the next step."""
@@ -74,8 +76,8 @@ class Progress:
             return False
         if plan.armed_from is not None and step >= plan.armed_from:
             return True
-        if self._recorder.has_compiled and not plan.always_live:
-            return False  # recording would run it eagerly: other results
+        if (self._recorder.has_compiled or is_profiled()) and not plan.always_live:
+            return False  # recording would run it eagerly, or show in the profile
         if step in self._suspects:
             return True
         return step < plan.live_steps or (plan.live_steps > 0 and _is_power_of_ten(step))

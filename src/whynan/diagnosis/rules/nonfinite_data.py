@@ -22,12 +22,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 from whynan.diagnosis.circumstances import loaded_state
 from whynan.diagnosis.naming import short_call
 from whynan.diagnosis.registry import rule
 from whynan.diagnosis.words import at, bad_values, origin_label, subject
-from whynan.model import Evidence, Finding, Fix, OpRecord, Scalar, number
+from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, Scalar, number
 
 CLEAN_DATA = Fix(
     kind="clean_data",
@@ -57,11 +58,16 @@ def nonfinite_data(op: OpRecord, evidence: Evidence) -> Finding | None:
     loaded = loaded_state(evidence)
     if held:
         what = f"{source} was non-finite before anything was recorded"
+    elif value is not None and value.kept_as is not None:
+        how = "was loaded" if loaded or value.file else "came in"
+        what = f"{value.kept_as} was already non-finite when it {how}"
     else:
         what = f"{loaded or 'the data'} was already non-finite when it {'was loaded' if loaded else 'came in'}"
     stats = value.stats if value is not None else None
     index = (value.first or value.index) if value is not None else None
     observed = [bad_values(stats) + (f", first{at(index)}" if index else "")]
+    if value is not None and value.file is not None:
+        observed.append(f"it was loaded from {value.file}")
     if stats is not None and stats.nonfinite:
         observed.append(str(stats))
     hidden = not (held or loaded) and evidence.is_from_worker
@@ -77,8 +83,14 @@ def nonfinite_data(op: OpRecord, evidence: Evidence) -> Finding | None:
         label=f"origin: {bad_values(stats)} came in here",
         culprit=0 if value is not None else None,
         unknown=("what made it: the batch came from a worker process of the DataLoader, and those are not seen",) if hidden else (),
-        fixes=(EARLIER_CHECKPOINT,) if loaded or held else (ONE_PROCESS, *clean) if hidden else clean,
+        fixes=(_earlier(value),) if loaded or held or (value and value.kept_as) else (ONE_PROCESS, *clean) if hidden else clean,
     )  # fmt: skip
+
+
+def _earlier(value: Operand | None) -> Fix:
+    if value is None or value.file is None:
+        return EARLIER_CHECKPOINT
+    return replace(EARLIER_CHECKPOINT, title=EARLIER_CHECKPOINT.title.replace("FILE", value.file))
 
 
 def _number(op: OpRecord, evidence: Evidence) -> Finding:

@@ -12,34 +12,41 @@ from whynan.repair.rewrites import (
     division,
     domain,
     entropy,
+    existing,
     exponentials,
     features,
+    log_space,
     logarithms,
     masks,
     matrices,
     moments,
     noise,
+    options,
+    plain,
     precision,
     products,
+    reading,
     roots,
     running_sums,
     selection,
     squashed,
+    switches,
     training,
 )
 
 FAMILIES = (
-    entropy, noise, squashed, products, moments, logarithms, across, running_sums, exponentials, roots, selection, division, domain, clamps, masks, matrices, precision, data,
+    entropy, noise, squashed, products, moments, existing, options, logarithms, across, running_sums, exponentials, log_space, roots, selection, plain, division, domain, clamps, masks, matrices, switches, precision, reading, data,
     features,
     training,
 )  # fmt: skip
 
 # Training-level changes that answer a cause directly.
 REMEDIES = {
-    "lower_lr": {"high_learning_rate"},
+    "lower_lr": {"high_learning_rate", "exploding_gradients"},
     "kaiming_init": {"bad_init"},
     "standardise": {"bad_data"},
     "drop_outliers": {"bad_data"},
+    "drop_fill_values": {"bad_data"},
     "clip_grad_norm": {"exploding_gradients"},
 }
 
@@ -47,7 +54,7 @@ REMEDIES = {
 def propose(case: Case) -> list[Candidate]:
     """Every change that fits the recorded dataflow and the source: exact ones first."""
     found: list[Candidate] = []
-    for family in (arrays, data) if arrays.is_array(case) else FAMILIES:
+    for family in (plain, arrays, reading, data) if arrays.is_array(case) else FAMILIES:
         try:
             found += family.propose(case)
         except Exception as error:  # one family's fault must not cost the user the others

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from whynan.model import Operand
+from whynan.model import Operand, TensorStats
 from whynan.ops.table import that
 from whynan.repair.source import Source
 
@@ -50,13 +50,28 @@ def is_count(operand: Operand | None) -> bool:
         dtypes = [o.stats.dtype for o in op.inputs if o.stats is not None]
         if any(d == "bool" or "int" in d for d in dtypes) and op.name in ("_to_copy", "sum", "abs"):
             return True
+        if op.name == "sum" and _is_mask(op.inputs[0].stats if op.inputs else None):
+            return True
     return False
+
+
+def _is_mask(stats: TensorStats | None) -> bool:
+    """Zeros and ones: an adjacency matrix, say."""
+    if stats is None or (stats.min, stats.max) != (0, 1):
+        return False
+    return stats.exponents is None or len(stats.exponents) <= 1
+
+
+def _is_attribute(source: Source, name: cst.Name) -> bool:
+    above = source.parent(name)
+    return isinstance(above, cst.Attribute) and above.attr is name
 
 
 def unused(source: Source, name: str, near: cst.CSTNode) -> str:
     """A name for a new variable in the function around a node."""
     scope = source.scope(near)
-    taken = {n.value for n in source.every(cst.Name, None if scope is source.module else scope)}
+    names = source.every(cst.Name, None if scope is source.module else scope)
+    taken = {n.value for n in names if not _is_attribute(source, n)}
     while name in taken:
         name += "_"
     return name

@@ -24,7 +24,7 @@ def propose(case: Case) -> Iterator[Candidate]:
     elif case.mechanism == "uninitialised_memory":
         yield from _zeros(case)
     elif case.mechanism == "nan_literal":
-        yield from _nan_aware(case)
+        yield from nan_aware(case, "leave the NaN marks out of the reduction as well")
     elif is_array(case):
         for source in case.files():
             yield from _dropped_in_batch(case, source)
@@ -111,7 +111,7 @@ def _zeros(case: Case) -> Iterator[Candidate]:
                 yield from case.change(edit, "zeros", title, Tier.GUARD)
 
 
-def _nan_aware(case: Case) -> Iterator[Candidate]:
+def nan_aware(case: Case, title: str) -> Iterator[Candidate]:
     """NaN marks a missing value; a plain mean on the way does not know that."""
     for op in case.anomaly.evidence.path:
         if op.name not in NAN_AWARE or op.site is None or not case.is_own(op.site.file):
@@ -121,5 +121,4 @@ def _nan_aware(case: Case) -> Iterator[Candidate]:
         if source is not None and call is not None and call.name in NAN_AWARE:
             assert isinstance(call.node.func, cst.Attribute)
             edit = Edit(source).replace(call.node.func.attr, NAN_AWARE[call.name])
-            title = "leave the NaN marks out of the reduction as well"
             yield from case.change(edit, "nan_aware", title, Tier.GUARD)

@@ -11,6 +11,8 @@ from whynan.repair.calls import binary, call_of, fn, made_by, number_of
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.rewrites.amounts import divisor_floor, is_count, spread_floor
+from whynan.repair.rewrites.data import nan_aware
+from whynan.repair.rewrites.plain import is_plain
 from whynan.repair.source import Expression, Source
 
 NORMS = row("norm").spellings
@@ -24,8 +26,12 @@ def propose(case: Case) -> Iterator[Candidate]:
         return
     yield from _normalize_in_float(case, source, node)
     divisor = _divisor(source, node)
-    if divisor is None:
+    if divisor is None or is_plain(case):
         return
+    without = list(left_out_of_mean(case))
+    if without:
+        yield from without
+        return  # a made-up score would change the mean of the others
     quotient = binary(node, cst.Divide)
     if quotient is not None:
         yield from _normalized(case, source, quotient)
@@ -33,6 +39,12 @@ def propose(case: Case) -> Iterator[Candidate]:
     if quotient is not None:
         yield from _smoothed(case, source, quotient)
     yield from _guarded(case, source, divisor)
+
+
+def left_out_of_mean(case: Case) -> Iterator[Candidate]:
+    """A score of a class that occurs nowhere, shown as part of a mean."""
+    if case.anomaly.evidence.sink in ("observed", "output") and case.origin.phase == "forward":
+        yield from nan_aware(case, "leave what has no value out of the mean: it occurs nowhere, neither found nor missed")  # fmt: skip
 
 
 def _divisor(source: Source, node: Expression) -> Expression | None:
@@ -91,6 +103,9 @@ def _normalize_in_float(case: Case, source: Source, node: Expression) -> Iterato
     text = f"{source.receiver(call.operand)}.float()"
     title = "normalise in float32: its eps of 1e-12 is 0 in float16"
     edit = Edit(source).replace(call.operand, text)
+    other = call.argument(0, "x2") if call.name == "cosine_similarity" else None
+    if other is not None:
+        edit.replace(other, f"{source.receiver(other)}.float()")
     yield from case.change(edit, "cast_float32", title, Tier.EXACT)
 
 
@@ -149,6 +164,8 @@ def _guarded(case: Case, source: Source, divisor: Expression) -> Iterator[Candid
     eps = divisor_floor(case.dtype)
     if made_by(source, divisor, "std") is not None or case.before[:1] == ("std",):
         eps = spread_floor(case.dtype, stats.max if stats is not None else None)
+    if case.culprit is not None and (case.culprit.source or "").startswith("parameter"):
+        eps = "1e-2"  # it is learnt: below that its reciprocal drives every other gradient
     root = made_by(source, divisor, "sqrt", *NORMS)
     if case.origin.phase == "optimizer" and root is not None:
         edit = Edit(source).replace(divisor, f"({source.code(divisor)} + {eps})")
@@ -165,9 +182,26 @@ def _guarded(case: Case, source: Source, divisor: Expression) -> Iterator[Candid
         return
     text = f"{source.receiver(divisor)}.clamp(min={eps})"
     title = f"keep {_named(source, divisor)} away from 0"
-    yield from case.change(
-        Edit(source).replace(divisor, text), "clamp_denominator", title, Tier.GUARD
-    )
+    edit = Edit(source).replace(divisor, text)
+    twin = _twin(case, source, divisor)
+    if twin is not None:
+        edit.replace(twin.right, f"{source.receiver(twin.right)}.clamp(min={eps})")
+        title += f", and {source.quoted(twin.right, 'the other')} as well"
+    yield from case.change(edit, "clamp_denominator", title, Tier.GUARD)
+
+
+def _twin(case: Case, source: Source, divisor: Expression) -> cst.BinaryOperation | None:
+    """`h / w` beside the `w / h` that failed: what was 0 once may be 0 on the other side."""
+    quotient, stats = source.parent(divisor), case.origin.inputs[0].stats
+    if not isinstance(quotient, cst.BinaryOperation) or stats is None or (stats.min or 0) < 0:
+        return None
+    scope = source.scope(divisor)
+    for other in source.every(cst.BinaryOperation, None if scope is source.module else scope):
+        if not isinstance(other.operator, cst.Divide) or other is quotient:
+            continue
+        if source.same(other.left, divisor) and source.same(other.right, quotient.left):
+            return other
+    return None
 
 
 def _named(source: Source, divisor: Expression) -> str:

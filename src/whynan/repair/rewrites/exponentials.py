@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
+from whynan.model import OpRecord
+from whynan.ops.table import that
 from whynan.repair.calls import Fn, binary, call_of, fn, number_of
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
@@ -14,11 +16,17 @@ from whynan.repair.places import Lost, reads_of
 from whynan.repair.source import Expression, Source
 from whynan.source.bindings import Binding
 
+SCALED = that("keeps") | {"mul", "div", "neg", "t", "transpose", "view"}  # what lies between
+HUGE = 1e8
+LAYERS = frozenset({"addmm", "mm", "linear", "bmm", "baddbmm"})
+
 
 def propose(case: Case) -> Iterator[Candidate]:
     source = case.source
     if source is None or case.mechanism not in ("overflow", "gradient_singularity", "inf_over_inf"):
         return
+    if case.mechanism == "overflow" and case.forward_op not in ("exp", "expm1"):
+        yield from _huge_before(case)
     exp = fn(source, case.node)
     if (
         exp is None
@@ -152,7 +160,33 @@ def _sigmoid(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
             yield from case.change(edit, "sigmoid", title, Tier.EXACT)
 
 
+def _huge_before(case: Case) -> Iterator[Candidate]:
+    """An exponential that is huge already, before what overflowed."""
+    makers = case.culprit.upstream if case.culprit is not None else ()
+    for index, op in enumerate(makers):
+        if op.name == "exp" and (op.value or 0) > HUGE:
+            yield from _bounded_where_made(case, makers[index + 1 :])
+            return
+
+
+def _bounded_where_made(case: Case, makers: Sequence[OpRecord]) -> Iterator[Candidate]:
+    """The output of a layer that is the exponent, or half of it: all its uses then agree."""
+    for op in makers:
+        if op.name in SCALED:
+            continue
+        source = case.source_of(op.site.file) if op.site and case.is_own(op.site.file) else None
+        made = source.expression_at(op.site) if source is not None and op.site is not None else None
+        if source is None or op.name not in LAYERS or not isinstance(made, cst.Call):
+            return
+        for bound in ("10", "5") if case.dtype == "float16" else ("20", "10", "5"):
+            edit = Edit(source).replace(made, f"{source.code(made)}.clamp(-{bound}, {bound})")
+            title = f"bound {source.quoted(made, 'the exponent')}, whose exponential is taken, to -{bound}..{bound}"
+            yield from case.change(edit, "clamp_exponent", title, Tier.GUARD)
+        return
+
+
 def _bounded(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
+    yield from _bounded_where_made(case, case.culprit.upstream if case.culprit else ())
     bound = "10" if case.dtype == "float16" else "20"
     title = f"bound the exponent of {source.quoted(exp.node, '`exp`')} before it overflows"
     if _has_other_uses(source, exp):  # one use alone would no longer fit the others

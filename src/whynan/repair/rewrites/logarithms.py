@@ -12,9 +12,11 @@ from whynan.repair.calls import Fn, call_of, fn, made_by, number_of, one_minus
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.flow import SAME_ELEMENTS
-from whynan.repair.rewrites.amounts import floor, is_count, margin
+from whynan.repair.rewrites.amounts import floor, is_count, margin, unused
 from whynan.repair.source import Expression, Source
 
+# The slope of a logarithm overflows for values that are not quite 0 yet.
+IN_LOG_SPACE = ("log_nonpositive", "gradient_singularity", "overflow")
 VIEWS = SAME_ELEMENTS | {"max", "amax"}  # which keep the order of logarithms
 
 
@@ -23,10 +25,10 @@ def propose(case: Case) -> Iterator[Candidate]:
     if case.source is None or log is None or "log_nonpositive" not in row(case.forward_op).fails:
         return
     known = row(log.name)
+    if log.name == "log" and case.mechanism in IN_LOG_SPACE:
+        yield from _log_space(case, case.source, log)
     if case.mechanism not in ("log_nonpositive", "gradient_singularity"):
         return
-    if log.name == "log":
-        yield from _log_space(case, case.source, log)
     if log.name == "logit" and log.argument(0, "eps") is None:
         inside = (
             log.rebuilt("logit", case.source.code(log.operand)).removesuffix(")") + ", eps=1e-6)"
@@ -40,11 +42,6 @@ def propose(case: Case) -> Iterator[Candidate]:
         )
     elif known.domain is not None and known.domain.high == math.inf:
         yield from _floored(case, case.source, log)
-    elif log.name == "ctc_loss" and log.argument(9, "zero_infinity") is None:
-        text = case.source.code(log.node).removesuffix(")").rstrip(", \n") + ", zero_infinity=True)"
-        title = "let `ctc_loss` give 0 for targets that no alignment can produce"
-        edit = Edit(case.source).replace(log.node, text)
-        yield from case.change(edit, "zero_infinity", title, Tier.GUARD)
 
 
 def _log_space(case: Case, source: Source, log: Fn) -> Iterator[Candidate]:
@@ -81,7 +78,32 @@ def _of_softmax(case: Case, source: Source, log: Fn) -> Iterator[Candidate]:
         return
     title = "take the logarithm before the small values are rounded away"
     edit = Edit(source).replace(log.node, source.code(inside)).inline(values)
+    if values and (shared := _logits_once(source, log, values, inside)) is not None:
+        edit = shared
     yield from case.change(edit, "log_softmax", title, Tier.EXACT)
+
+
+def _logits_once(
+    source: Source, log: Fn, values: list[Expression], inside: Expression
+) -> Edit | None:
+    """Where the probability is read besides: `logits = net(x)`, so that the model runs once."""
+    value = values[-1]
+    softmax, line = fn(source, value), source.statement(value)
+    target = source.parent(value)
+    name = target.targets[0].target if isinstance(target, cst.Assign) else None
+    if softmax is None or line is None or not isinstance(name, cst.Name):
+        return None
+    if not any(isinstance(n, cst.Call) for n in (softmax.operand, *source.below(softmax.operand))):
+        return None  # a name: nothing is computed twice
+    if all(set(source.ancestors(u)) & {*values} for u in source.other_uses(name.value, log.node)):
+        return None
+    logits = unused(source, "logits", value)
+    old = source.code(softmax.operand)
+    text = source.code(inside)
+    if text.count(old) != 1:
+        return None
+    edit = Edit(source).before(line, f"{logits} = {old}")
+    return edit.replace(softmax.operand, logits).replace(log.node, text.replace(old, logits))
 
 
 def in_log_space(
@@ -208,20 +230,56 @@ def _floored(case: Case, source: Source, log: Fn) -> Iterator[Candidate]:
     if again is not None:
         yield from case.change(again, "clamp_argument", title, Tier.GUARD)
         return
-    if (
-        known.domain is not None
-        and not known.domain.low
-        and operand is not None
-        and (operand.value or 0) < 0
-    ):
-        everywhere = _constrained(source, log, argument, "1e-3")
-        if everywhere is not None:
-            title = "keep this value positive wherever the function uses it"
-            yield from case.change(everywhere, "clamp_variable", title, Tier.GUARD)
-            return
+    if known.domain is not None and not known.domain.low and operand is not None:
+        negative = (operand.value or 0) < 0
+        for least in ("1e-3",) if negative else ("1e-6", "1e-3"):
+            everywhere = _constrained(source, log, argument, least)
+            if everywhere is None or not (negative or _divides_too(source, argument)):
+                break
+            text = "keep this value positive wherever the function uses it"
+            yield from case.change(everywhere, "clamp_variable", text, Tier.GUARD)
+            if negative:
+                return
+    twin = _complement_too(source, log, argument)
+    if twin is not None and bound == floor(case.dtype):
+        yield from case.change(_both_ends(case, source, argument, twin), "clamp_argument", "keep the probability away from 0 and 1, for both logarithms", Tier.GUARD)  # fmt: skip
     clamp = "clamp_" if log.inplace else "clamp"
     edit = Edit(source).replace(argument, f"{source.receiver(argument)}.{clamp}(min={bound})")
     yield from case.change(edit, "clamp_argument", title, Tier.GUARD)
+
+
+def _divides_too(source: Source, argument: Expression) -> bool:
+    """`log(var) + err / var`: a floor for one of them alone is no model of anything."""
+    scope = source.scope(argument)
+    return any(
+        isinstance(q.operator, cst.Divide) and source.same(q.right, argument)
+        for q in source.every(cst.BinaryOperation, None if scope is source.module else scope)
+    )
+
+
+def _complement_too(source: Source, log: Fn, argument: Expression) -> Expression | None:
+    """`p` of the `log(1 - p)` beside a `log(p)`, or the other way round."""
+    p = one_minus(argument) or argument
+    scope = source.scope(log.node)
+    for call in source.every(cst.Call, None if scope is source.module else scope):
+        other = fn(source, call)
+        if other is None or other.name != "log" or other.node is log.node or other.inplace:
+            continue
+        q = one_minus(other.operand) or other.operand
+        if (
+            isinstance(q, cst.Name)
+            and source.same(q, p)
+            and (q is other.operand) != (p is argument)
+        ):
+            return q
+    return None
+
+
+def _both_ends(case: Case, source: Source, argument: Expression, twin: Expression) -> Edit:
+    gap, edit = margin(case.dtype), Edit(source)
+    for p in (one_minus(argument) or argument, twin):
+        edit.replace(p, f"{source.receiver(p)}.clamp({gap}, 1 - {gap})")
+    return edit
 
 
 def _constrained(source: Source, log: Fn, argument: Expression, bound: str) -> Edit | None:

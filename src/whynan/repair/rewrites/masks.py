@@ -11,11 +11,13 @@ from whynan.repair.calls import binary, call_of, fn, is_infinity, made_by, one_m
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.rewrites.amounts import unused
+from whynan.repair.rewrites.division import left_out_of_mean
 from whynan.repair.source import Expression, Source
 
 MASKED = ("all_masked_softmax", "inf_minus_inf", "zero_times_inf", "inf_over_inf")
 ELEMENTWISE = reading("elementwise")  # as many values as before
 SOFTMAXES = failing("all_masked_softmax") & reading("row", "reduction")
+DISTRIBUTIONS = frozenset({"Categorical", "OneHotCategorical", "Multinomial", "multinomial"})
 FINITE = "mask with the smallest finite number, so that a row of nothing else stays defined"
 
 
@@ -26,14 +28,24 @@ def propose(case: Case) -> Iterator[Candidate]:
     logsumexp = case.mechanism == "gradient_singularity" and case.forward_op == "logsumexp"
     if case.mechanism in MASKED or logsumexp:
         yield from _written_by_product(case, source, node)
+        if draws(source, node):
+            return  # a finite mask would let it draw what is forbidden
         yield from _guarded_padding(case, source, node)
         yield from _finite_fill(case, source, node)
         yield from _finite_share(case, source, node)
         yield from _finite_constant(case)
         yield from _finite_scores(case, source, node)
     elif case.mechanism == "empty_reduction":
-        yield from _guarded_mean(case, source, node)
+        without = list(left_out_of_mean(case))
+        yield from without or _guarded_mean(case, source, node)
         yield from _population_std(case, source, node)
+
+
+def draws(source: Source, node: Expression) -> bool:
+    """Whether the function draws from such scores: a distribution over what is allowed."""
+    scope = source.scope(node)
+    calls = source.every(cst.Call, None if scope is source.module else scope)
+    return any(source.code(call.func).split(".")[-1] in DISTRIBUTIONS for call in calls)
 
 
 def _written_by_product(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:
@@ -84,7 +96,9 @@ def _finite_fill(case: Case, source: Source, node: Expression) -> Iterator[Candi
     value = fill.argument(1, "value") if fill is not None else None
     if fill is None or value is None or not is_infinity(source, value):
         return
-    lowest = f"torch.finfo({source.receiver(fill.operand)}.dtype).min"
+    named = isinstance(fill.operand, (cst.Name, cst.Attribute))
+    dtype = f"{source.code(fill.operand)}.dtype" if named else f"torch.{case.dtype}"
+    lowest = f"torch.finfo({dtype}).min"
     edit = Edit(source).replace(value, lowest)
     yield from case.change(edit, "finite_fill", FINITE, Tier.GUARD)
 

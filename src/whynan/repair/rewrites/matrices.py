@@ -11,9 +11,11 @@ from whynan.ops.table import spelled
 from whynan.repair.calls import Fn, binary, fn, number_of
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
+from whynan.repair.rewrites.amounts import unused
 from whynan.repair.source import Expression, Source
 
 RIDGED = spelled(lambda op: op.domain in (INVERTIBLE, DEFINITE) and "fix" not in (op.lacks or ()))
+FACTORED = ("svd", "eigh")
 LARGER = ("1e-4", "1e-3")  # beyond what rounding does to a matrix of float32 numbers
 
 
@@ -34,12 +36,31 @@ def propose(case: Case) -> Iterator[Candidate]:
             yield from case.change(edit, "lstsq", title, Tier.EXACT)
         if call.name in RIDGED:
             yield from _ridged(case, source, call)
-    elif case.mechanism == "gradient_singularity" and call.name == "svd":
-        matrix = source.receiver(call.operand)
-        text = f"{source.code(call.operand)} + 1e-4 * torch.randn_like({matrix})"
-        title = "separate equal singular values by a little noise: their vectors have no gradient"
-        edit = Edit(source).replace(call.operand, text)
-        yield from case.change(edit, "separate_values", title, Tier.GUARD)
+    elif case.mechanism == "gradient_singularity" and call.name in FACTORED:
+        yield from _separated(case, source, call)
+
+
+def _separated(case: Case, source: Source, call: Fn) -> Iterator[Candidate]:
+    """By a fixed ramp along the diagonal: the same at every call, unlike noise."""
+    line, edit = source.statement(call.node), Edit(source)
+    matrix = source.code(call.operand)
+    if not isinstance(call.operand, (cst.Name, cst.Attribute)):
+        if line is None:
+            return
+        name = unused(source, "matrix", call.node)
+        edit.before(line, f"{name} = {matrix}")
+        matrix = name
+    ramp = (
+        f"torch.linspace(0, 1e-4, {matrix}.shape[-1], dtype={matrix}.dtype, device={matrix}.device)"
+    )
+    if call.name == "eigh":
+        ramp = f"torch.diag({ramp})"
+    else:
+        ramp = f"torch.eye(*{matrix}.shape[-2:], dtype={matrix}.dtype, device={matrix}.device) * {ramp}"
+    what = "eigenvalues" if call.name == "eigh" else "singular values"
+    title = f"separate equal {what}, whose vectors have no gradient, by a fixed ramp of up to 1e-4"
+    edit.replace(call.operand, f"{matrix} + {ramp}")
+    yield from case.change(edit, "separate_values", title, Tier.GUARD)
 
 
 def _ridged(case: Case, source: Source, call: Fn) -> Iterator[Candidate]:

@@ -16,6 +16,7 @@ HALVES = {
     "torch.float16": "torch.bfloat16", "torch.half": "torch.bfloat16", "float16": "bfloat16",
     '"float16"': '"bfloat16"',
 }  # fmt: skip
+SCALE_FIRST = "scale before the product, not after it: the sum then stays in range"
 
 
 def propose(case: Case) -> Iterator[Candidate]:
@@ -49,6 +50,7 @@ def _is_long_product(case: Case) -> bool:
 
 def _scaled_first(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:
     """scores = q @ k.T, then scores / scale: dividing q first stays in range."""
+    yield from _scaled_inside(case, source, node)
     product = binary(node, cst.MatrixMultiply)
     above = source.parent(node)
     if product is None or not isinstance(above, cst.Assign):
@@ -66,9 +68,32 @@ def _scaled_first(case: Case, source: Source, node: Expression) -> Iterator[Cand
             edit.remove(line)
         else:
             edit.replace(quotient, name)
-        title = "scale before the product, not after it: the sum then stays in range"
-        yield from case.change(edit, "scale_first", title, Tier.EXACT)
+        yield from case.change(edit, "scale_first", SCALE_FIRST, Tier.EXACT)
         return
+
+
+def _scaled_inside(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:
+    """`q @ k.T / scale`, `torch.matmul(q, k.T) * scale` in one expression."""
+    scaled, call = source.parent(node), fn(source, node)
+    product = binary(node, cst.MatrixMultiply)
+    if not isinstance(scaled, cst.BinaryOperation) or scaled.left is not node:
+        return
+    if isinstance(scaled.operator, cst.Divide):
+        sign = "/"
+    elif isinstance(scaled.operator, cst.Multiply):
+        sign = "*"
+    else:
+        return
+    factor = source.code(scaled.right)
+    if product is not None:
+        text = f"({source.code(product.left)} {sign} {factor}) @ {source.code(product.right)}"
+    elif call is not None and call.name in ("matmul", "bmm", "mm") and not call.inplace:
+        first = f"{source.receiver(call.operand)} {sign} {factor}"
+        text = call.rebuilt(call.name, first if call.namespace is not None else f"({first})")
+    else:
+        return
+    edit = Edit(source).replace(scaled, text)
+    yield from case.change(edit, "scale_first", SCALE_FIRST, Tier.EXACT)
 
 
 def _wider(case: Case, source: Source, node: Expression, cast: str) -> Iterator[Candidate]:

@@ -7,11 +7,14 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from whynan.model import HistoryRow
 from whynan.ops.table import that
 from whynan.repair.calls import number_of
 from whynan.repair.case import Candidate, Case, Tier
+from whynan.repair.constants import Constants, entries_of
 from whynan.repair.edit import Edit
-from whynan.repair.source import Source
+from whynan.repair.project import Project
+from whynan.repair.source import Expression, Source
 
 OPTIMIZERS = frozenset(
     {"SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam", "LBFGS",
@@ -20,32 +23,39 @@ OPTIMIZERS = frozenset(
 # An update squares the gradient: that overflows whatever the rate.
 SQUARES = that("squares")
 BLOW = 1e3  # times the gradients before it
+ORDINARY = 3  # steps without a blow before it
+GREW = 10.0  # times the first gradient, before the last one
+ROSE = 3.0  # times the smallest loss before
+THROWN = 100.0  # times a weight's own size, in one update
+LEAPT = 0.5  # of a weight's own size, in one update
+DIVERGING = frozenset({"high_learning_rate", "exploding_gradients"})
 TRAINABLE = ("overflow", "log_nonpositive", "invalid_domain", "sqrt_negative")
 
 
 def propose(case: Case) -> Iterator[Candidate]:
     in_step = case.origin.phase == "optimizer"
     for source in case.files():
-        for call in _optimizers(source):
+        for call in optimizers(source):
             if in_step and case.mechanism == "division_by_zero":
                 yield from _eps(case, source, call)
             if in_step and case.mechanism == "sqrt_negative":
                 yield from _uncentered(case, source, call)
     if case.mechanism not in TRAINABLE or case.origin.phase in ("data", "init"):
         return
+    diverged = in_step or _diverged(case)
     for source in case.files():
         yield from _initialised(case, source)
         if in_step:
             yield from _less_decay(case, source)
-        if case.origin.step > 0:
+        if case.origin.step > 0 and diverged:
             yield from _slower_by_hand(case, source)
-        for call in _optimizers(source):
+        for call in optimizers(source):
             # Before the first update neither rate nor clipping has had a say; L-BFGS, which
             # evaluates several times in one step, is the exception.
             if in_step:
                 slower = case.origin.name not in SQUARES
             else:
-                slower = case.origin.step > 0 or _name(call) == "LBFGS"
+                slower = (case.origin.step > 0 and diverged) or _name(call) == "LBFGS"
             parts = [_slower(case, source, call)] if slower else []
             if slower or in_step:
                 clipped = _clipped(case, source, call)
@@ -54,16 +64,38 @@ def propose(case: Case) -> Iterator[Candidate]:
                 yield from part
 
 
+def _diverged(case: Case) -> bool:
+    """Whether the course of the training led there: a formula that fails on ordinary weights is
+    not mended by a slower one."""
+    if {cause.code for cause in case.anomaly.finding.causes} & DIVERGING:
+        return True
+    rows = _rows_before(case)
+    losses = [abs(r.loss) for r in rows if r.loss is not None and math.isfinite(r.loss)]
+    rose = len(losses) > 1 and losses[-1] > ROSE * min(losses)
+    moved = max((r.update_ratio or 0.0 for r in rows), default=0.0)
+    return moved > THROWN or _was_one_blow(case) or (rose and (moved > LEAPT or len(losses) > 2))
+
+
+def _rows_before(case: Case) -> list[HistoryRow]:
+    return [r for r in case.anomaly.evidence.around.history if r.step < case.origin.step]
+
+
 def _was_one_blow(case: Case) -> bool:
-    """One huge gradient did it: a tenth of the rate is a tenth of a huge step."""
-    rows = [r for r in case.anomaly.evidence.around.history if r.step < case.origin.step]
+    """One huge gradient after ordinary ones: a tenth of the rate is a tenth of a huge step."""
+    rows = _rows_before(case)
     sizes = [r.grad_max for r in rows if r.grad_max is not None and math.isfinite(r.grad_max)]
     if not sizes:
         return any(r.grad_max is not None for r in rows)  # beyond what can be measured
-    return sizes[-1] > BLOW * max([1.0, *sizes[:-1]])
+    earlier = sizes[:-1]
+    if 0 < len(earlier) < ORDINARY:
+        return False
+    if earlier and earlier[-1] > GREW * max(1.0, earlier[0]):
+        return False  # it grew from step to step
+    return sizes[-1] > BLOW * max([1.0, *earlier] if earlier else [BLOW])
 
 
-def _optimizers(source: Source) -> list[cst.Call]:
+def optimizers(source: Source) -> list[cst.Call]:
+    """Every optimizer that is made in the file."""
     return [c for c in source.every(cst.Call) if _name(c) in OPTIMIZERS]
 
 
@@ -76,7 +108,8 @@ def _keyword(call: cst.Call, name: str) -> cst.Arg | None:
     return next((a for a in call.args if a.keyword and a.keyword.value == name), None)
 
 
-def _with_keyword(source: Source, call: cst.Call, name: str, value: str) -> Edit:
+def with_keyword(source: Source, call: cst.Call, name: str, value: str) -> Edit:
+    """The call with another value for an argument."""
     given = _keyword(call, name)
     if given is not None:
         return Edit(source).replace(given.value, value)
@@ -88,21 +121,25 @@ def _eps(case: Case, source: Source, call: cst.Call) -> Iterator[Candidate]:
     half = case.dtype == "float16"
     eps = "1e-4" if half else "1e-8"
     why = "that float16 can hold" if half else "above 0"
-    edit = _with_keyword(source, call, "eps", eps)
+    given = _setting(case, source, call, "eps")
+    if given is not None:
+        edit = Edit(given[0]).replace(given[1], eps)
+    else:
+        edit = with_keyword(source, call, "eps", eps)
     yield from case.change(edit, "optimizer_eps", f"give the optimizer an eps {why}", Tier.GUARD)
 
 
 def _uncentered(case: Case, source: Source, call: cst.Call) -> Iterator[Candidate]:
     if _keyword(call, "centered") is not None:
-        edit = _with_keyword(source, call, "centered", "False")
+        edit = with_keyword(source, call, "centered", "False")
         title = "use the plain second moment: the centered one cancels to below 0"
         yield from case.change(edit, "uncentered", title, Tier.GUARD)
 
 
 def _slower(case: Case, source: Source, call: cst.Call) -> Iterator[Candidate]:
-    given = _keyword(call, "lr")
+    given = _setting(case, source, call, "lr")
     if given is not None:
-        yield from _lowered(case, source, [_default_of(source, given.value) or given.value])
+        yield from _lowered(case, given[0], [given[1]])
 
 
 def _slower_by_hand(case: Case, source: Source) -> Iterator[Candidate]:
@@ -146,6 +183,29 @@ def _lowered(case: Case, source: Source, rates: list[cst.BaseExpression]) -> Ite
         )
 
 
+def _setting(
+    case: Case, source: Source, call: cst.Call, name: str
+) -> tuple[Source, Expression] | None:
+    """What an optimizer is given under a name: where the number is written, else as typed."""
+    constants = Constants(Project(case))
+    home = constants.project.source(source.path)
+    here = next((c for c in optimizers(home) if home.start(c) == source.start(call)), None) if home else None  # fmt: skip
+    if home is None or here is None:
+        return None
+    given = _keyword(here, name)
+    found = [(home, given.value)] if given is not None else []
+    for arg in here.args:
+        table = constants.table(home, arg.value) if arg.star == "**" else None
+        if table is not None:
+            found += [(table[0], entry.value) for entry in entries_of(table[1], name)]
+    for where, node in found:
+        literal = constants.of(where, node)
+        if literal is not None and isinstance(literal.node, Expression):
+            return literal.source, literal.node
+        return where, node
+    return None
+
+
 def _default_of(source: Source, node: cst.BaseExpression) -> cst.BaseExpression | None:
     """The number that a name stands for: a constant, or a parameter's default."""
     if not isinstance(node, cst.Name):
@@ -167,7 +227,7 @@ def _short(value: float) -> str:
 
 def _less_decay(case: Case, source: Source) -> Iterator[Candidate]:
     """A weight decay that more than undoes a step makes the weight grow."""
-    given = [a.value for c in _optimizers(source) if (a := _keyword(c, "weight_decay"))]
+    given = [a.value for c in optimizers(source) if (a := _keyword(c, "weight_decay"))]
     given += [
         e.value
         for e in source.every(cst.DictElement)

@@ -1,0 +1,101 @@
+"""Divisors that are plain numbers of Python, as in schedules: `max(n, 1)`, not a method of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from whynan.repair.calls import binary, number_of
+from whynan.repair.case import Candidate, Case, Tier
+from whynan.repair.constants import Constants
+from whynan.repair.edit import Edit
+from whynan.repair.places import Lost
+from whynan.repair.project import Project
+from whynan.repair.source import Expression, Source
+
+TITLE = "divide by at least 1: these settings leave nothing to divide by"
+ARITHMETIC = (cst.Add, cst.Subtract, cst.Multiply, cst.FloorDivide)
+
+
+def propose(case: Case) -> Iterator[Candidate]:
+    if case.mechanism == "division_by_zero":
+        yield from _failed_here(case)
+    elif case.mechanism == "nonfinite_data" and case.origin.phase == "optimizer":
+        yield from _of_a_schedule(case)
+
+
+def is_plain(case: Case) -> bool:
+    """Whether the divisor was no tensor: none was recorded."""
+    return case.forward_op == "div" and len(case.origin.inputs) == 1
+
+
+def _failed_here(case: Case) -> Iterator[Candidate]:
+    source, divisor = case.source, _divisor(case)
+    if source is None or divisor is None:
+        return
+    constants = Constants(Project(case))
+    home = constants.project.source(source.path)
+    known = home is not None and _value(constants, home, _again(home, source, divisor)) == 0
+    if is_plain(case) or known:
+        edit = Edit(source).replace(divisor, _at_least_one(source, divisor))
+        yield from case.change(edit, "divisor_at_least_1", TITLE, Tier.GUARD)
+
+
+def _divisor(case: Case) -> Expression | None:
+    """Of `a / b`, or of `np.divide(a, b)`."""
+    quotient, node = binary(case.node, cst.Divide), case.node
+    if quotient is not None or not isinstance(node, cst.Call) or len(node.args) < 2:
+        return quotient.right if quotient is not None else None
+    func = node.func
+    name = func.attr.value if isinstance(func, cst.Attribute) else ""
+    return node.args[1].value if name in ("divide", "true_divide") else None
+
+
+def _again(home: Source, source: Source, node: Expression) -> Expression:
+    """The same place in another reading of the file."""
+    found = (e for e in home.every(type(node)) if home.start(e) == source.start(node))
+    return next((e for e in found if home.code(e) == source.code(node)), node)
+
+
+def _of_a_schedule(case: Case) -> Iterator[Candidate]:
+    """The learning rate itself was not finite: whatever in the program divides by a setting of 0."""
+    project = Project(case)
+    constants, edits = Constants(project), []
+    try:
+        sources = list(project.everything())
+    except Lost:
+        return
+    for source in sources:
+        edit, found = Edit(source), 0
+        for quotient in source.every(cst.BinaryOperation):
+            if not isinstance(quotient.operator, (cst.Divide, cst.Modulo)):
+                continue
+            if _value(constants, source, quotient.right) == 0:
+                edit.replace(quotient.right, _at_least_one(source, quotient.right))
+                found += 1
+        if found and not edit.is_nested():
+            edits.append(edit)
+    if edits:
+        yield from case.change_all(edits, "divisor_at_least_1", TITLE, Tier.GUARD)
+
+
+def _at_least_one(source: Source, divisor: Expression) -> str:
+    return f"max({source.code(divisor.with_changes(lpar=(), rpar=()))}, 1)"
+
+
+def _value(constants: Constants, source: Source, node: Expression) -> float | None:
+    """Of literals and settings, added, subtracted and multiplied."""
+    literal = constants.of(source, node)
+    if literal is not None:
+        return number_of(literal.node)
+    if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, ARITHMETIC):
+        return None
+    left, right = (_value(constants, source, part) for part in (node.left, node.right))
+    if left is None or right is None:
+        return None
+    if isinstance(node.operator, cst.FloorDivide):
+        return left // right if right else None
+    if isinstance(node.operator, cst.Multiply):
+        return left * right
+    return left + right if isinstance(node.operator, cst.Add) else left - right
