@@ -131,11 +131,11 @@ class Optimizers:
     def _stepped(
         self, original: Callable[..., Any], this: Step, optimizer: Any, args: Any, kwargs: Any
     ) -> Any:
-        local, closure = self._quiet.local, this.closure
-        mode = None
+        local, mode = self._quiet.local, None
         local.depth += 1
         try:
-            if this.has_closure and type(optimizer).__module__.startswith("torch.optim"):
+            closure = this.closure
+            if closure is not None and type(optimizer).__module__.startswith("torch.optim"):
                 looking = self._looking(closure, this)
                 result = original(optimizer, looking, *args[1:])
             else:
