@@ -16,6 +16,7 @@ from tests.toy.alone import alone
 from whynan.run.blocks import Silent
 from whynan.seam.randomness import Randomness
 from whynan.seam.stats import fetched, has_nonfinite, nonfinite_indices, norms, worst
+from whynan.seam.tensors import bad_among, tensors_in
 from whynan.watching.plan import Plan
 from whynan.watching.watch import Watch
 
@@ -150,6 +151,17 @@ def test_numbers_of_several_devices_and_types_come_with_one_wait() -> None:
     with toy.counting() as counts:
         assert norms(tensors) == [4.0, 4.0, 4.0, 4.0, 2 * float(tensors[-1][0].cpu())]
     assert counts.syncs <= 2  # one of them is the test's own
+
+
+@alone
+def test_of_all_that_a_model_returns_one_answer_is_waited_for() -> None:
+    cache = [torch.ones(2, device="toy") for _ in range(8)]
+    cache[5][1] = torch.inf
+    output = {"scores": torch.ones(3, device="toy"), "cache": cache}
+    with toy.counting() as counts:
+        (bad,) = bad_among(tensors_in(output))
+    assert counts.syncs == 1
+    assert bad.tolist() == [1.0, torch.inf]
 
 
 @alone

@@ -31,14 +31,14 @@ def save_operands(tracer: Tracer, record: Record, info: OpInfo, args: Any) -> No
     """Of an in-place operation, what it is about to overwrite."""
     if info.random or info.overwrites:
         return
-    if tracer.later:
+    if tracer.on_device and tracer.later:
         tracer.later.writes(record)
     for position in info.write_args:
         if position >= len(args):
             continue
         arg = args[position]
         saved: Any = None
-        if tracer.later:
+        if tracer.on_device and tracer.later:
             _note_change(tracer, record, arg, record.args[position])
         if isinstance(arg, torch.Tensor):
             saved = _saved(tracer, record, arg, record.args[position])
@@ -65,7 +65,7 @@ def _saved(tracer: Tracer, record: Record, tensor: Any, ref: Ref | None) -> torc
     small = tensor.numel() <= SMALL_NUMEL or tracer.careful or tracer.shadowing
     if small or record.info.row.is_risky or tensor.element_size() < 4:
         return tensor.detach().clone()  # type: ignore[no-any-return]  # Any in, Tensor out
-    return tracer.later.copy(record, tensor) if tracer.later else None
+    return tracer.later.copy(record, tensor) if tracer.on_device and tracer.later else None
 
 
 def drop(record: Record, copy: torch.Tensor) -> None:

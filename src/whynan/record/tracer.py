@@ -85,7 +85,8 @@ class Tracer:
 
     def entry_of(self, tensor: torch.Tensor) -> Entry | None:
         """What is known about a tensor's storage."""
-        self.later.settle()
+        if self.on_device:
+            self.later.settle()
         try:
             entry = self.entries.get(storage_id(tensor))
         except (NotImplementedError, RuntimeError):
@@ -293,7 +294,7 @@ class Tracer:
         if not outs and not info.reads_out:
             return
         self.records[record.index] = record
-        if bad or record.tainted_in or self.shadowing or self.later:  # hardly ever on a CPU
+        if bad or record.tainted_in or self.shadowing or (self.on_device and self.later):
             record.bad = bad
             averages: list[Any] = []
             if info.mutates and self.uses_optimizer and not record.in_optimizer:

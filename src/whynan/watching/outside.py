@@ -13,7 +13,7 @@ from torch.utils.weak import TensorWeakRef
 from whynan.harm.ledger import Sign
 from whynan.seam.sites import capture
 from whynan.seam.stats import is_only_below, number
-from whynan.seam.tensors import bad_values, saved_tensors, tensors_in
+from whynan.seam.tensors import bad_among, bad_values, saved_tensors, tensors_in
 
 MAX_NODES = 20_000
 SAME_LEAVES = 16  # turns of a loop
@@ -45,8 +45,7 @@ class Outside:
         return Sign(sink="observed", subject=subject, step=step, value=bad, proof=capture(frame))
 
     def saved(self, obj: Any, frame: FrameType, step: int) -> Sign | None:
-        found = map(bad_values, saved_tensors(obj))
-        if not any(bool(values.isnan().any()) for values in found if values is not None):
+        if not any(bool(values.isnan().any()) for values in bad_among(saved_tensors(obj))):
             return None
         nan, frames = math.nan, capture(frame)
         return Sign(sink="observed", subject="saved tensor", step=step, value=nan, proof=frames)
@@ -56,8 +55,8 @@ class Outside:
         if _is_finite(output):
             return None
         subject = f"output of {type(module).__name__}"
-        for values in map(bad_values, tensors_in(output)):
-            if values is not None and not is_only_below(values):
+        for values in bad_among(tensors_in(output)):
+            if not is_only_below(values):
                 return Sign(sink="output", subject=subject, step=step, value=_worst(values))
         return None
 
