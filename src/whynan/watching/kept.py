@@ -45,8 +45,9 @@ class Kept:
         for found in reachable(roots):
             if with_parameters or not isinstance(found, nn.Parameter):
                 self._note(found)
+        known = {id(container) for container, _ in self._containers}
         for found in reachable(around):
-            if isinstance(found, _Container):
+            if isinstance(found, _Container) and id(found) not in known:
                 self._note(found)
         self._gradients = [(t, t.grad) for t in self._tensors.values() if t.is_leaf]
         self._copies = self._copied()
