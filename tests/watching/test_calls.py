@@ -158,7 +158,8 @@ def test_is_answered_in_place(what: str, programs: ForkServer, tmp_path: Path) -
     how, program = PROGRAMS[what]
     script, here = write(tmp_path, program)
     result = programs.run(script, mode="auto", rerun=False)
-    assert result.code == 3 and result.report is not None, result.stderr
+    assert result.code == 3, result.stderr
+    assert result.report is not None
     assert result.report["reproduced"] == how, result.stderr
     assert result.report["anomalies"][0]["location"]["line"] == here
 
@@ -205,4 +206,5 @@ def test_another_call_is_not_taken_for_the_same(programs: ForkServer, tmp_path: 
     script = tmp_path / "script.py"
     script.write_text(SETUP + CHANGES)
     result = programs.run(script, mode="auto", rerun=False)
-    assert result.report is not None and result.report["reproduced"] != "call", result.stderr
+    assert result.report is not None
+    assert result.report["reproduced"] != "call", result.stderr
