@@ -237,6 +237,25 @@ def test_a_custom_operator_is_compared_with_its_composite_kernel() -> None:
     assert mechanism(program) == "wrong_kernel"
 
 
+def test_a_setting_that_makes_a_kernel_less_exact_is_named() -> None:
+    def hasty(a: Tensor, b: Tensor) -> Tensor:
+        out = (a.unsqueeze(-1) * b.unsqueeze(0)).sum(1)
+        return out if torch.get_float32_matmul_precision() == "highest" else spoilt(out)
+
+    program = of(lambda w: w @ w.T, 3, 4)
+    torch.set_float32_matmul_precision("medium")
+    try:
+        with overridden("mm", hasty):
+            found = anomalies_of(program)
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    finding = found[0].finding
+    assert "a setting lets aten::mm compute less exactly" in finding.headline
+    assert [fix.kind for fix in finding.fixes] == ["full_precision"]
+    assert 'set_float32_matmul_precision("highest")' in finding.fixes[0].title
+
+
 def test_nothing_of_the_programs_is_disturbed_by_asking_others() -> None:
     torch.manual_seed(3)
     drawn = torch.rand(3)

@@ -128,12 +128,13 @@ def _child(description: Path, errors: Path) -> None:
 
 
 def _fix(script: Path, args: list[str]) -> dict[str, Any]:
-    from whynan.repair.search import Search
+    from whynan.repair.search import Search, compiled_too
     from whynan.repair.trial import Trial
     from whynan.run.program import Program
 
     program = Program(target=script.name, args=tuple(args))
-    before = run_forked(Trial(program=program)).diagnosis
+    trial = Trial(program=program)
+    before: Any = compiled_too(run_forked(trial), trial, run_forked).diagnosis
     if not before.anomalies:
         return {"anomaly": None, "fixes": [], "texts": {}}
     search = Search(program=program, before=before, run=run_forked, budget_s=LIMIT_S).go()

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 
 from whynan.diagnosis.circumstances import causes_around
+from whynan.diagnosis.framework import autocast_of
 from whynan.diagnosis.makers import (
     CHOOSING,
     EXPONENTIALS,
@@ -26,7 +27,7 @@ from whynan.diagnosis.makers import (
 from whynan.diagnosis.optimizer_fixes import takes_off_a_square
 from whynan.diagnosis.words import dtype_tiny, plural
 from whynan.model import Cause, Evidence, Operand, OpRecord, number
-from whynan.ops.table import row, spelled
+from whynan.ops.table import forward_of, row, spelled
 
 UNDERFLOWING = spelled(lambda op: 0 in op.rounds)
 SATURATING = spelled(lambda op: 1 in op.rounds)
@@ -54,6 +55,8 @@ def causes_of(
     found += _from_rounding(op, culprit) if culprit is not None else ()
     if not found and culprit is not None and mechanism in UNGUARDED:
         found += _unguarded(mechanism, op, culprit)
+    autocast = autocast_of(op)
+    found += [autocast] if autocast is not None else []
     found += _from_precision(op, culprit)
     found += causes_around(evidence, mechanism, culprit)
     unique = {cause.code: cause for cause in reversed(found)}
@@ -147,7 +150,8 @@ def _told_eps(maker: OpRecord, op: OpRecord) -> str:
 
 def _from_function(op: OpRecord, culprit: Operand | None) -> Iterator[Cause]:
     """A stable function exists for what was composed by hand."""
-    if op.name != "log" or culprit is None or not culprit.upstream or masked_by(culprit):
+    function = row(forward_of(op.node) or "").name if op.derived else op.name
+    if function != "log" or culprit is None or not culprit.upstream or masked_by(culprit):
         return
     # Choosing elements in between changes nothing about it.
     names = [op.name for op in culprit.upstream if op.name not in CHOOSING][:2] or [""]

@@ -22,6 +22,8 @@ from whynan.seam.reading import local_of
 
 TIMEOUT = "WHYNAN_RANK_TIMEOUT"
 POLL_S = 0.02
+# Whether the loop does the same step again on this rank: surely, perhaps, or it cannot.
+CERTAIN, DOUBTFUL, BLOCKED = 0, 1, 2
 
 
 def patience_s() -> float:
@@ -44,6 +46,7 @@ class Job:
         self._group: Any = None
         self.votes = True  # False: the others did not answer
         self.replicas: list[DistributedDataParallel] = []
+        self.has_meshes = False
         self._has_mesh = False  # of all ranks
         self._covering: tuple[object, list[DistributedDataParallel]] = (None, [])
 
@@ -62,10 +65,14 @@ class Job:
         self.replicas.append(replica)
 
     def mesh_made(self, mesh: DeviceMesh) -> None:
+        self.has_meshes = True
         self._has_mesh |= dist.is_initialized() and mesh.size() == dist.get_world_size()
 
-    def exchange_begins(self, name: str, sent: Any, group: Any, frame: FrameType) -> None:
-        self.exchanges.begins(name, sent, group, frame)
+    def waits(self) -> None:
+        self.exchanges.waits()
+
+    def exchange_begins(self, name: str, sent: Any, group: Any, frame: FrameType) -> bool:
+        return self.exchanges.begins(name, sent, group, frame)
 
     # ---- the vote -------------------------------------------------------------------------
 
@@ -94,10 +101,10 @@ class Job:
         in_parts = self._has_mesh and (self.exchanges.in_parts or bool(self.replicas))
         return self.exchanges.everyone or sharded or in_parts
 
-    def vote(self, harmed: bool, blocked: bool, step: int) -> tuple[bool, bool]:
-        """(any rank harmed, any rank blocked): four integers in one all-reduce."""
+    def vote(self, harmed: bool, doubt: int, step: int) -> tuple[bool, int]:
+        """(any rank harmed, the greatest doubt of one): four integers in one all-reduce."""
         if not self.votes or self.store is None or not dist.is_initialized():
-            return harmed, True
+            return harmed, BLOCKED
         self.exchanges.own = True
         began = time.monotonic()
         try:
@@ -105,7 +112,7 @@ class Job:
                 if self._group is None:
                     limit = timedelta(seconds=patience_s())
                     self._group = dist.new_group(backend="gloo", timeout=limit)
-                numbers = [harmed, blocked, step, -step]
+                numbers = [harmed, doubt, step, -step]
                 votes = torch.tensor(numbers, dtype=torch.int64, device="cpu")
                 dist.all_reduce(votes, op=dist.ReduceOp.MAX, group=self._group)
         except RuntimeError as error:
@@ -116,18 +123,18 @@ class Job:
                 f"({waited:.0f} s: {str(error).splitlines()[0][:120]}); "
                 "from here on each rank decides for itself"
             )
-            return harmed, True
+            return harmed, BLOCKED
         finally:
             self.exchanges.own = False
-        any_harmed, any_blocked, last, first = votes.tolist()
+        any_harmed, doubt, last, first = votes.tolist()
         if last != -first:  # every rank has the same four numbers: all stop asking now
             self.votes = False
             self._say(
                 f"the ranks are at different steps ({-first} to {last}); "
                 "from here on each rank decides for itself"
             )
-            return harmed, True
-        return bool(any_harmed), bool(any_blocked)
+            return harmed, BLOCKED
+        return bool(any_harmed), int(doubt)
 
     # ---- the store --------------------------------------------------------------------------
 

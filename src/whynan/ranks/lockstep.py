@@ -12,7 +12,8 @@ import torch
 
 from whynan.harm.ledger import Sign
 from whynan.model import Evidence
-from whynan.ranks.job import Job, patience_s
+from whynan.ranks.apart import apart
+from whynan.ranks.job import BLOCKED, CERTAIN, DOUBTFUL, Job, patience_s
 from whynan.ranks.statement import Statement, guilty_of, merge, with_sent
 from whynan.recording import Recording
 from whynan.seam import exchanges
@@ -22,6 +23,7 @@ from whynan.seam.patches import Patches
 from whynan.seam.reading import local_of, readable
 from whynan.seam.stats import has_nonfinite
 from whynan.seam.training import Step
+from whynan.watching.body import Body
 from whynan.watching.guarding import Guarding
 from whynan.watching.plan import Plan
 from whynan.watching.signs import unseen
@@ -93,11 +95,10 @@ class Lockstep:
         """What all ranks do, after each has looked: `step.cancelled` is what this one would do."""
         watch, job, optimizer = self.watch, self.job, step.optimizer
         decision: Decision = "cancel" if step.cancelled else "go"
-        if job.store is None or watch.plan.policy == "warn":
+        if job.store is None or watch.plan.policy == "warn" or job.exchanges.apart:
             return decision
         own, self._fresh = self._fresh or step.cancelled, False
         guarding = isinstance(watch.phase, Guarding)
-        blocked = self._replays or not (guarding and watch.can_rewind(self._seen or HARM))
         # While it is recorded, each rank has decided already.
         drops = not guarding and watch.plan.policy == "skip"
         if job.is_reduced(optimizer) and not self._replays and not drops:
@@ -106,16 +107,46 @@ class Lockstep:
         elif not job.moves_together(optimizer):
             if not own:
                 return decision
+            if watch.plan.policy == "stop":
+                self._repeat_apart(step)
             return self._conclude(decision)
-        harmed, blocked = job.vote(own or self._replays, blocked, watch.progress.step)
+        harmed, doubt = job.vote(own or self._replays, self._doubt(), watch.progress.step)
         if not harmed:
             return decision
-        if not blocked and watch.plan.policy == "stop" and isinstance(watch.phase, Guarding):
+        stops = watch.plan.policy == "stop" and not self._replays
+        if stops and doubt != CERTAIN:
+            self._repeat_apart(step)
+            if doubt != BLOCKED and job.vote(bool(self._evidence), doubt, watch.progress.step)[0]:
+                doubt = BLOCKED  # somebody has seen it
+        if stops and doubt != BLOCKED and isinstance(watch.phase, Guarding):
             self._replays = True
             watch.replay(self._seen)
             return "cancel"
         self._agreed = True
         return self._conclude(decision)
+
+    def _doubt(self) -> int:
+        watch = self.watch
+        if self._replays or not isinstance(watch.phase, Guarding):
+            return BLOCKED
+        if not watch.can_rewind(self._seen or HARM):
+            return BLOCKED
+        alone = len(watch.progress.stepping) <= 1  # else the loop goes on to another's update
+        return CERTAIN if alone and watch.rewind.is_certain() else DOUBTFUL
+
+    def _repeat_apart(self, step: Step) -> None:
+        """Where the job cannot do the step again, this rank does its part of it, if that needs nobody."""
+        watch, job = self.watch, self.job
+        if not isinstance(watch.phase, Guarding) or self._evidence or job.has_meshes:
+            return
+        try:
+            with apart(job.exchanges, job.replicas):
+                evidence = Body(watch, apart=True).of_step(step)
+        except Exception as error:
+            watch.recorder_failed(error)
+            return
+        if evidence is not None:
+            watch.told.found(evidence, "body")
 
     def _conclude(self, decision: Decision) -> Decision:
         if self.watch.plan.policy == "skip":

@@ -35,7 +35,16 @@ def meet(tracer: Tracer, tensor: torch.Tensor) -> Entry:
 
 
 def look_into(tracer: Tracer, entry: Entry, tensor: torch.Tensor) -> None:
-    """Whether it is non-finite, which nothing recorded can tell."""
+    """Whether it is non-finite, which nothing recorded can tell; of one on a device, later."""
+    if tracer.on_device and not tensor.is_cpu and is_in_memory(tensor):
+        entry.unseen = False
+        tracer.later.met(entry, tensor)
+    else:
+        look_now(tracer, entry, tensor)
+
+
+def look_now(tracer: Tracer, entry: Entry, tensor: torch.Tensor) -> None:
+    """The same, and waits for the answer."""
     entry.unseen = False
     if is_in_memory(tensor) and has_nonfinite(tensor.detach()):
         entry.tainted = tracer.met_bad = True

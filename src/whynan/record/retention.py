@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.record.local import Local
-from whynan.record.meeting import look_into
+from whynan.record.meeting import look_now
 from whynan.record.records import Record, record_refs, writes_literal
 from whynan.record.saving import copy_operands
 from whynan.record.storages import Entry
@@ -25,7 +25,7 @@ def suspect(tracer: Tracer, record: Record) -> None:
     """An output is non-finite: keep what explains it for as long as the budget allows."""
     for ref in record_refs(record):
         if ref[0].unseen and (seen := ref.tensor()) is not None:
-            look_into(tracer, ref[0], seen)
+            look_now(tracer, ref[0], seen)
             if ref[0].tainted:
                 record.tainted_in = [*(record.tainted_in or ()), ref]
     tainted = record.tainted_in
@@ -50,6 +50,7 @@ def suspect(tracer: Tracer, record: Record) -> None:
 def forget(tracer: Tracer, *, before: int) -> None:
     """Drop this thread's records older than `before`, but for those that explain a non-finite
     value that is still alive."""
+    tracer.later.settle()
     local = tracer.local
     for entry in local.holder.let_go():
         _drop_entry(tracer, entry)

@@ -191,6 +191,7 @@ class Updates:
     def _buffers(self, frames: Frames | None) -> list[Harm]:
         """Buffers written in this step; one that was non-finite from the start is a mask."""
         tracer = self.tracer
+        tracer.later.settle()
         found: list[Harm] = []
         for root in self.checks.names.roots() if tracer.met_bad else ():
             for name, buffer in root.named_buffers():

@@ -25,7 +25,7 @@ def main(path: str, *command: str) -> int:
     from whynan.run.run import Run
 
     options = RunOptions(
-        mode="trace",
+        mode=description["mode"],
         recording=Path(description["result"]),
         save_batch=Path(description["save_batch"]) if description["save_batch"] else None,
         max_steps=description["max_steps"],

@@ -142,6 +142,7 @@ class Constants:
             for table in source.every(cst.Dict):
                 yield from (Place(source, e.value) for e in entries_of(table, name))
             for call in source.every(cst.Call):
+                yield from _default_of_option(source, call, name)
                 if source.code(call.func).split(".")[-1] in ("Namespace", "SimpleNamespace"):
                     for arg in call.args:
                         if arg.keyword is not None and arg.keyword.value == name:
@@ -172,6 +173,19 @@ def entries_of(table: cst.Dict, key: str) -> list[cst.DictElement]:
     ]
 
 
+def _default_of_option(source: Source, call: cst.Call, name: str) -> Iterator[Place]:
+    """`parser.add_argument("--lr", default=0.1)`."""
+    option = call.args[0].value if call.args else None
+    if not source.code(call.func).endswith(".add_argument"):
+        return
+    if not isinstance(option, cst.SimpleString) or not isinstance(option.evaluated_value, str):
+        return
+    if option.evaluated_value.lstrip("-").replace("-", "_") == name:
+        for arg in call.args:
+            if arg.keyword is not None and arg.keyword.value == "default":
+                yield Place(source, arg.value)
+
+
 def _at_the_top(source: Source, name: str) -> Iterator[Place]:
     for target in source.bindings(name, source.module):
         value = _given_value(source, target)
@@ -183,16 +197,22 @@ def _given_value(source: Source, target: cst.Name) -> Expression | None:
     """The right side of `name = value`, also of `a, b = 1, 2`."""
     above = source.parent(target)
     if isinstance(above, cst.Element):
-        targets = source.parent(above)
-        position = targets.elements.index(above) if isinstance(targets, cst.Tuple) else 0
-        statement = source.parent(source.parent(targets) or above) if targets else None
-        values = statement.value if isinstance(statement, cst.Assign) else None
-        if isinstance(values, cst.Tuple) and isinstance(targets, cst.Tuple):
-            if len(values.elements) == len(targets.elements):
-                return values.elements[position].value
-        return None
+        return _element(source, above)
     above = source.parent(above) if isinstance(above, cst.AssignTarget) else above
     return above.value if isinstance(above, (cst.Assign, cst.AnnAssign)) else None
+
+
+def _element(source: Source, element: cst.Element) -> Expression | None:
+    """What stands at the same place on the right side."""
+    targets = source.parent(element)
+    left = source.parent(targets) if isinstance(targets, cst.Tuple) else None
+    assign = source.parent(left) if left is not None else None
+    values = assign.value if isinstance(assign, cst.Assign) else None
+    if not isinstance(targets, cst.Tuple) or not isinstance(values, cst.Tuple):
+        return None
+    if len(values.elements) != len(targets.elements):
+        return None
+    return values.elements[targets.elements.index(element)].value
 
 
 def _fields(source: Source, name: str, within: cst.ClassDef | None) -> Iterator[Place]:

@@ -27,6 +27,8 @@ class Edit:
         self._after: dict[cst.CSTNode, list[str]] = {}
         self._removed: set[cst.CSTNode] = set()
         self._inlined: set[cst.CSTNode] = set()
+        self._blocks: dict[cst.CSTNode, str] = {}
+        self._decorators: dict[cst.CSTNode, str] = {}
 
     def replace(self, node: Expression, text: str) -> Edit:
         self._replaced[node] = text
@@ -51,6 +53,16 @@ class Edit:
 
     def after(self, line: cst.CSTNode, *statements: str) -> Edit:
         self._after.setdefault(line, []).extend(statements)
+        return self
+
+    def wrap(self, line: cst.SimpleStatementLine, header: str) -> Edit:
+        """Put a statement into a block: `with no_grad():`."""
+        self._blocks[line] = header
+        return self
+
+    def decorate(self, function: cst.FunctionDef, decorator: str) -> Edit:
+        """Next to the function itself, below the decorators that it has."""
+        self._decorators[function] = decorator
         return self
 
     def remove(self, line: cst.SimpleStatementLine) -> Edit:
@@ -82,13 +94,19 @@ class Edit:
 
     def _added(self) -> list[str]:
         statements = (*self._before.values(), *self._after.values())
-        return [*self._replaced.values(), *(text for texts in statements for text in texts)]
+        around = (*self._blocks.values(), *self._decorators.values())
+        return [
+            *self._replaced.values(),
+            *around,
+            *(text for texts in statements for text in texts),
+        ]
 
     def _call_torch_by_its_name(self) -> None:
         """`import torch as th`: rewrites say torch."""
         name = self.source.torch_name() or "torch"
-        for node, text in self._replaced.items():
-            self._replaced[node] = _renamed(text, name)
+        for texts in (self._replaced, self._blocks, self._decorators):
+            for node, text in texts.items():
+                texts[node] = _renamed(text, name)
         for added in (*self._before.values(), *self._after.values()):
             added[:] = [_renamed(text, name) for text in added]
 
@@ -115,6 +133,18 @@ class Edit:
         if isinstance(above, TIGHT) and not loose and not isinstance(new, ATOMS) and not new.lpar:
             return new.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
         return new
+
+    def block(self, header: str, line: cst.SimpleStatementLine) -> cst.With:
+        """What stood above the line, blank lines and comments, stays above the block."""
+        empty = cast(cst.With, self.statements([f"{header}\n    pass"])[0])
+        inner = cst.IndentedBlock(body=[line.with_changes(leading_lines=())])
+        return empty.with_changes(body=inner, leading_lines=line.leading_lines)
+
+    def decorated(self, text: str, function: cst.FunctionDef) -> cst.FunctionDef:
+        new = cst.Decorator(
+            cst.parse_expression(text, config=self.source.module.config_for_parsing)
+        )
+        return function.with_changes(decorators=[*function.decorators, new])
 
     def statements(self, texts: list[str]) -> list[cst.BaseStatement]:
         config = self.source.module.config_for_parsing
@@ -166,13 +196,19 @@ class _Change(cst.CSTTransformer):
         if edit._removed and isinstance(updated, STATEMENTS):
             above = edit.inherited(original)
             updated = updated.with_changes(leading_lines=[*above, *updated.leading_lines])
+        if original in edit._blocks:
+            return edit.block(edit._blocks[original], cast(cst.SimpleStatementLine, updated))
+        if original in edit._decorators:
+            return edit.decorated(edit._decorators[original], cast(cst.FunctionDef, updated))
         before, after = edit._before.get(original, []), edit._after.get(original, [])
         if before or after:
             first = edit.statements(before)
             if first and isinstance(updated, STATEMENTS):
                 # what stood above the line, blank lines and comments, stays above what is new
                 first[0] = first[0].with_changes(leading_lines=updated.leading_lines)
-                updated = updated.with_changes(leading_lines=())
+                apart = isinstance(updated, (cst.FunctionDef, cst.ClassDef)) and before[-1].startswith("import ")  # fmt: skip
+                blank = [cst.EmptyLine(indent=False)] * 2 if apart else []
+                updated = updated.with_changes(leading_lines=blank)
             return cst.FlattenSentinel(
                 [*first, cast(cst.BaseStatement, updated), *edit.statements(after)]
             )

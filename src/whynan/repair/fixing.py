@@ -16,7 +16,7 @@ from whynan.repair import patches
 from whynan.repair.case import Candidate
 from whynan.repair.guilty import Bisection, with_sample
 from whynan.repair.originals import Originals
-from whynan.repair.search import Search
+from whynan.repair.search import Search, compiled_too
 from whynan.repair.trial import Ran, Trial, run
 from whynan.repair.verdict import Verdict
 from whynan.report import json_report, remedy, terminal
@@ -45,7 +45,8 @@ def fix(program: Program, options: FixOptions) -> int:
     _check(program, options)
     originals = Originals.of(program)
     batch = str(options.save_batch.absolute()) if options.save_batch is not None else None
-    ran = run(Trial(program=program, save_batch=batch), quiet=options.quiet)
+    trial = Trial(program=program, save_batch=batch)
+    ran = compiled_too(run(trial, quiet=options.quiet), trial, run)
     before = ran.diagnosis
     if before is None or not before.anomalies:
         return _healthy(ran, options)

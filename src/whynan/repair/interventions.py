@@ -37,6 +37,15 @@ class Intervention:
         home.from_numpy = lambda array: _widened(original(array))
         self.applied += 1
 
+    def _reference(self) -> None:
+        """float64 throughout, with the random numbers that float32 draws."""
+        self._float64()
+        home: Any = torch
+        for name in ("rand", "randn", "rand_like", "randn_like", "normal"):
+            setattr(home, name, _drawn_in_float32(getattr(torch, name)))
+        for name in ("uniform_", "normal_", "exponential_", "bernoulli_", "log_normal_"):
+            setattr(torch.Tensor, name, _filled_in_float32(getattr(torch.Tensor, name)))
+
     def _bfloat16(self) -> None:
         self._use(torch.bfloat16, ("float16", "half"), count=True)
 
@@ -231,6 +240,33 @@ class Intervention:
 
 def _widened(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to(torch.float64) if tensor.is_floating_point() else tensor
+
+
+def _drawn_in_float32(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def draw(*args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("dtype") in (None, torch.float64) and "out" not in kwargs:
+            tensors = any(isinstance(a, torch.Tensor) for a in args)
+            if not tensors or original.__name__.endswith("_like"):
+                return _widened(original(*args, **{**kwargs, "dtype": torch.float32}))
+            narrow = [a.to(torch.float32) if isinstance(a, torch.Tensor) else a for a in args]
+            return _widened(original(*narrow, **kwargs))
+        return original(*args, **kwargs)
+
+    return draw
+
+
+def _filled_in_float32(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def fill(this: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        if this.dtype is not torch.float64:
+            return original(this, *args, **kwargs)
+        with torch.no_grad():
+            narrow = original(torch.empty_like(this, dtype=torch.float32), *args, **kwargs)
+            this.copy_(narrow)
+        return this
+
+    return fill
 
 
 def _is_large(weight: torch.Tensor) -> bool:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from whynan.model import ADVICE, Diagnosis, Fix
+from whynan.recording import EAGERLY
+from whynan.repair import reference
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.originals import Originals, program_root
 from whynan.repair.patches import unified
@@ -64,6 +66,14 @@ class Tried:
         )
 
 
+def compiled_too(ran: Ran, trial: Trial, run: Runner) -> Ran:
+    """Recorded, compiled functions run eagerly: what stayed finite so is run as it is meant."""
+    seen = ran.diagnosis
+    if seen is None or seen.anomalies or EAGERLY not in seen.notes:
+        return ran
+    return run(replace(trial, mode="auto"))
+
+
 @dataclass
 class Search:
     """One search; `found` is the first change that was verified."""
@@ -80,6 +90,8 @@ class Search:
     def __post_init__(self) -> None:
         self._deadline = time.monotonic() + self.budget_s
         self._root = program_root(self.program)
+        self._answered = ""
+        self._reference: tuple[dict[int, float] | None] | None = None
 
     def go(self) -> Search:
         """Single changes first, then those that answer what a first change uncovered."""
@@ -143,6 +155,11 @@ class Search:
             left = self._deadline - time.monotonic()
             if self.found is not None:
                 self._leave(candidate, "an earlier change was verified")
+            elif self._answered and candidate.tier is Tier.TRAINING:
+                self._leave(
+                    candidate,
+                    f"{self._answered} is what helps, and the source shows no place for it",
+                )
             elif _invents(candidate, self.before.anomalies[0].evidence.sink):
                 self._leave(candidate, "the value is only shown, and would be the bound itself")
             elif len([t for t in self.tried if t.seconds]) >= MOST_TRIALS:
@@ -158,7 +175,8 @@ class Search:
     def _try(self, candidate: Candidate, left_s: float) -> Tried:
         self.tell(candidate, None)
         margin = TRAINING_MARGIN_STEPS if candidate.tier is Tier.TRAINING else MARGIN_STEPS
-        failed_at = self.before.anomalies[0].evidence.step
+        first = self.before.anomalies[0]
+        failed_at = first.evidence.step
         trial = Trial(
             program=self.program,
             texts=candidate.texts,
@@ -167,6 +185,7 @@ class Search:
             finite_from=failed_at,
             intervention=candidate.intervention,
             rank=self.before.anomalies[0].evidence.rank,
+            mode="guard" if first.finding.mechanism == "compiled_only" else "trace",
         )
         ran = self.run(trial, limit_s=left_s)
         verdict = judge(
@@ -176,12 +195,39 @@ class Search:
             bound=_is_bound(candidate),
             training=candidate.tier is Tier.TRAINING,
         )
+        if verdict.verdict == "verified" and candidate.tier is Tier.GUARD:
+            verdict = self._compared(verdict, ran)
         tried = Tried(candidate=candidate, verdict=verdict, seconds=ran.seconds)
         self.tried.append(tried)
         if verdict.verdict == "verified" and candidate.texts:
             self.found = tried
+        elif verdict.verdict == "verified":
+            self._answered = candidate.kind  # done from outside
         self.tell(candidate, verdict)
         return tried
+
+    def _compared(self, verdict: Verdict, ran: Ran) -> Verdict:
+        """Against the same program in float64, where that does not fail."""
+        assert ran.diagnosis is not None
+        truth = self._truth()
+        wrong = reference.away(ran.diagnosis, truth) if truth is not None else None
+        if wrong is not None:
+            return replace(verdict, verdict="failed", evidence=wrong)
+        return verdict
+
+    def _truth(self) -> dict[int, float] | None:
+        """One more run, for the first guard that is finite."""
+        left = self._deadline - time.monotonic()
+        if self._reference is None and reference.is_wanted(self.before.anomalies[0]):
+            failed_at = self.before.anomalies[0].evidence.step
+            trial = Trial(
+                program=self.program,
+                max_steps=failed_at + reference.COMPARED,
+                finite_from=failed_at,
+                intervention="reference",
+            )
+            self._reference = (reference.losses(self.run(trial, limit_s=left), self.before),)
+        return self._reference[0] if self._reference is not None else None
 
     def _leave(self, candidate: Candidate, why: str) -> None:
         verdict = Verdict(verdict="not_tried", evidence=f"not tried: {why}")

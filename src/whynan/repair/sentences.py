@@ -55,7 +55,7 @@ def _underflowed_kernel(case: Case) -> str | None:
     if case.mechanism not in ("division_by_zero", "overflow", "zero_times_inf", "inf_over_inf"):
         return None
     makers = [op for operand in case.origin.inputs for op in operand.upstream]
-    names = [op.name for op in makers]
+    names = [case.origin.name, *(op.name for op in makers)]
     exp = next((op for op in makers if op.name == "exp" and (op.value or 0) < 1e-30), None)
     if exp is None or not {"mv", "mm", "matmul"} & set(names) or "reciprocal" not in names:
         return None

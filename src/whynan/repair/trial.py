@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
 
 from whynan.model import Diagnosis
 from whynan.run.minder import end_noted, minded
@@ -43,6 +43,7 @@ class Trial:
     finite_from: int | None = None  # a step from which on a NaN loss is harm by itself
     intervention: str | None = None
     drop: Drop | None = None
+    mode: Literal["trace", "auto", "guard"] = "trace"  # recorded, compiled functions run eagerly
     save_batch: str | None = None  # where to write the failing batch
     rank: int | None = None  # of a job: whose losses are told, if it ends healthy
 
@@ -122,6 +123,7 @@ def _describe(
         "drop": asdict(trial.drop) if trial.drop is not None else None,
         "save_batch": trial.save_batch,
         "rank": trial.rank,
+        "mode": trial.mode,
         "result": str(result),
         "applied": str(applied),
     }

@@ -14,6 +14,7 @@ from whynan.repair.trial import Ran
 MARGIN_STEPS = 20
 TRAINING_MARGIN_STEPS = 100  # a slower course may meet the same end later
 MOST_MOVED = 1e-2  # a bound that is only for the singular point leaves ordinary losses alone
+HALF_MOVED = 1e-1  # the same for another order of roundings in half precision
 LEAP = 1e4  # times the largest loss before: no floor or ceiling of a guard costs that much
 STAYS = 1e2  # times the largest loss before, for most of the steps that follow
 NO_NUMBER = 1e9  # as LEAP, for a loss that may be right: of odd data, or by the same mathematics
@@ -59,8 +60,11 @@ def judge(
         return _still_ill(after.anomalies[0], first, after)
     if after.outcome == "crashed":
         return Verdict(verdict="failed", evidence=f"the changed program raised {ran.last_error}")
-    moved = _moved(before.history, {row.step: row.loss for row in after.history})
-    if bound and moved is not None and moved[1] > MOST_MOVED:
+    step = first.evidence.step
+    moved = _moved(before.history, {row.step: row.loss for row in after.history}, step)
+    half = first.origin.dtype in ("float16", "bfloat16")
+    most = HALF_MOVED if half and exact else MOST_MOVED
+    if (bound or exact) and moved is not None and moved[1] > most:
         text = f"it changes ordinary values: losses before the failure move by up to {moved[1]:.0e} of their size"
         return Verdict(verdict="failed", evidence=text)
     stuck = None if exact else _stuck(after, before, first.evidence.step)
@@ -177,7 +181,7 @@ def _proof(after: Diagnosis, before: Diagnosis, training: bool) -> str:
     here = losses.get(before.anomalies[0].evidence.step)
     if here is not None and math.isfinite(here):
         parts.append(f"loss at that step {number(here)}")
-    moved = _moved(before.history, losses)
+    moved = _moved(before.history, losses, before.anomalies[0].evidence.step)
     if moved is not None:
         count, most = moved
         earlier, whose = f"the {count} losses before it", "their"
@@ -189,10 +193,10 @@ def _proof(after: Diagnosis, before: Diagnosis, training: bool) -> str:
 
 
 def _moved(
-    history: tuple[HistoryRow, ...], after: dict[int, float | None]
+    history: tuple[HistoryRow, ...], after: dict[int, float | None], failed_at: int
 ) -> tuple[int, float] | None:
-    """How far the losses that were finite before moved, relative to their size."""
-    pairs = [(row.loss, after.get(row.step)) for row in history]
+    """How far the losses before the failing step moved, relative to their size."""
+    pairs = [(row.loss, after.get(row.step)) for row in history if row.step < failed_at]
     known = [(a, b) for a, b in pairs if a is not None and b is not None and math.isfinite(a)]
     if not known:
         return None

@@ -41,10 +41,11 @@ def _row(row: HistoryRow) -> dict[str, Any]:
 def _anomaly(anomaly: Anomaly) -> dict[str, Any]:
     evidence, finding, origin = anomaly.evidence, anomaly.finding, anomaly.origin
     out = origin.outputs[0] if origin.outputs else None
-    value = origin.value if origin.value is not None else evidence.sink_value
+    values = (origin.value, *(op.value for op in evidence.path), evidence.sink_value)
+    bad = next((v for v in values if v is not None and not math.isfinite(v)), math.nan)
     sample = evidence.around.sample
     return {
-        "value": kind_of(value) if value is not None else "nan",
+        "value": kind_of(bad),
         "phase": origin.phase,
         "step": origin.step,
         "rank": evidence.rank or 0,

@@ -5,6 +5,7 @@ Nothing here waits for the device.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -70,10 +71,40 @@ def _free_bytes(device: torch.device) -> int:
 def is_capturing() -> bool:
     """Whether the current stream records a graph: what is launched now becomes part of it, and who
     waits breaks it."""
-    if torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # torch
         return torch.cuda.is_current_stream_capturing()
     kind = accelerator()
     if kind is None:
         return False
     asks = getattr(torch.accelerator.current_stream(), "is_capturing", None)  # since torch 2.13
     return bool(asks()) if callable(asks) else False
+
+
+def stream_of(device: torch.device) -> int:
+    """The number of the stream that this thread uses there now."""
+    if device.type == "mps":  # there is one
+        return 0
+    return torch.accelerator.current_stream(device).stream_id
+
+
+def wait_for_all(devices: set[torch.device]) -> None:
+    """For everything on them, in whichever stream."""
+    for device in devices:
+        torch.accelerator.synchronize(device)
+
+
+@functools.cache
+def has_float64(kind: str) -> bool:
+    """MPS has not."""
+    try:
+        torch.empty(0, dtype=torch.float64, device=kind)
+    except (RuntimeError, TypeError):
+        return False
+    return True
+
+
+def double(x: torch.Tensor, *, copy: bool = False) -> torch.Tensor:
+    """In float64 or complex128, on the CPU if its own device has no such type."""
+    kind = torch.complex128 if x.is_complex() else torch.float64
+    device = x.device if has_float64(x.device.type) else torch.device("cpu")
+    return x.to(device, kind, copy=copy)

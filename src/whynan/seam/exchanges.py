@@ -18,6 +18,8 @@ from whynan.seam.private import SET_DEFAULT_GROUP
 from whynan.seam.sites import beyond_own, beyond_torch
 from whynan.seam.versions import SENT
 
+WAITED_FOR = ("recv", "barrier", "scatter", "monitored_barrier", "new_group")
+
 
 class Job(Protocol):
     """Who wants to know."""
@@ -25,7 +27,8 @@ class Job(Protocol):
     def job_joined(self) -> None: ...
     def replica_made(self, replica: DistributedDataParallel) -> None: ...
     def mesh_made(self, mesh: DeviceMesh) -> None: ...
-    def exchange_begins(self, name: str, sent: Any, group: Any, frame: FrameType) -> None: ...
+    def waits(self) -> None: ...
+    def exchange_begins(self, name: str, sent: Any, group: Any, frame: FrameType) -> bool: ...
 
 
 def when_joined(tell: Callable[[], None], patches: Patches) -> None:
@@ -55,8 +58,17 @@ def install(job: Job, patches: Patches) -> None:
                 patches.wrap(module, name, exchanges.wrap)
     # `isend` cannot be wrapped: torch compares what it is given with the function itself.
     patches.wrap(dist.ProcessGroup, "send", exchanges.wrap_send)
+    for name in WAITED_FOR:
+        patches.wrap(dist, name, exchanges.wrap_waiting)
+        patches.wrap(distributed_c10d, name, exchanges.wrap_waiting)
     patches.after(DistributedDataParallel, "__init__", job.replica_made)
     patches.after(DeviceMesh, "__init__", job.mesh_made)
+
+
+def functions_of(module: Any) -> list[str]:
+    """By name: those that are its own."""
+    found = vars(module).items() if module is not None else ()
+    return [n for n, f in found if inspect.isfunction(f) and f.__module__ == module.__name__]
 
 
 class _Exchanges:
@@ -75,6 +87,16 @@ class _Exchanges:
 
         return send
 
+    def wrap_waiting(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """What brings nothing of this rank's to others, but waits for them."""
+
+        def wait(*args: Any, **kwargs: Any) -> Any:
+            if not self._depth:
+                self._job.waits()
+            return original(*args, **kwargs)
+
+        return wait
+
     def wrap(self, original: Callable[..., Any]) -> Callable[..., Any]:
         name = original.__name__
         signature = inspect.signature(original)
@@ -84,7 +106,8 @@ class _Exchanges:
                 return original(*args, **kwargs)
             given = signature.bind_partial(*args, **kwargs).arguments
             sent, group = given.get(SENT.get(name, "")), given.get("group")
-            self._job.exchange_begins(name, sent, group, beyond_own(sys._getframe(1)))
+            if not self._job.exchange_begins(name, sent, group, beyond_own(sys._getframe(1))):
+                return None
             self._depth += 1
             try:
                 return original(*args, **kwargs)

@@ -362,6 +362,13 @@ SET_DEFAULT_GROUP = read(
     instead="`init_process_group`, where the program calls it",
     lost="A job is not recognised as one where `init_device_mesh` makes its process group.",
 )
+functional_collectives: Any = optional(
+    "torch.distributed._functional_collectives",
+    None,
+    since="2.0",
+    instead="there are none",
+    lost=NOTHING,
+)
 step_pre_hook: Callable[[Callable[..., Any]], Any] = needed(
     "torch.optim.optimizer.register_optimizer_step_pre_hook",
     since="2.0",

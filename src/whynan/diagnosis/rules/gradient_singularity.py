@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 
+from whynan.diagnosis.log_fixes import log_fixes
 from whynan.diagnosis.makers import BOUNDS, CHOOSING, DOUBLE_WHERE, why_no_gradient
 from whynan.diagnosis.naming import short_call
 from whynan.diagnosis.registry import rule
@@ -31,6 +32,7 @@ from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, number
 from whynan.ops.op import Op
 from whynan.ops.table import forward_of, row
 
+GUARDS = frozenset({"clamp_argument", "double_where"})
 VECTOR_NORM = Fix(kind="vector_norm", title="use `torch.linalg.vector_norm` for a root of a sum of squares; its gradient at 0 is 0")  # fmt: skip
 EPS_INSIDE = Fix(kind="eps_inside", title="add eps inside the root: `(x + 1e-12).sqrt()`")
 
@@ -111,6 +113,13 @@ def _may_be_a_norm(point: Operand | None) -> bool:
     return not before or (before[0] in ("sum", "mean", "add") and squares)
 
 
+def _exact_forms(forward: Op, point: Operand | None) -> tuple[Fix, ...]:
+    """Functions that have no singular point there, such as `log_softmax`."""
+    if forward.name != "log" or point is None:
+        return ()
+    return tuple(fix for fix in log_fixes(point) if fix.kind not in GUARDS)
+
+
 def _fixes(forward: Op, point: Operand | None) -> tuple[Fix, ...]:
     if forward.name in ("svd", "eigh"):
         return (Fix(kind="separate_values", title="repeated singular or eigenvalues have no unique vectors: add a little noise, or use only the values"),)  # fmt: skip
@@ -125,6 +134,7 @@ def _fixes(forward: Op, point: Operand | None) -> tuple[Fix, ...]:
         return (Fix(kind="clamp_argument", title="clamp the argument strictly inside the interval, by about 1e-6 in float32"),)  # fmt: skip
     if forward.singular:
         return (
+            *_exact_forms(forward, point),
             DOUBLE_WHERE,
             Fix(kind="clamp_argument", title="clamp the operand at a small positive value"),
         )

@@ -107,11 +107,11 @@ class Form:
         if value is None or not isinstance(node, cst.Name):
             return None
         exp = fn(self.source, value)
-        if self.keeps and exp is not None and exp.name == "exp" and not exp.inplace:
-            if not isinstance(exp.operand, cst.Name):
-                self.kept[value] = self.source.code(exp.operand)
-                self.leaves += 1
-                return node.value
+        is_exp = exp is not None and exp.name == "exp" and not exp.inplace
+        if self.keeps and exp is not None and is_exp and not isinstance(exp.operand, cst.Name):
+            self.kept[value] = self.source.code(exp.operand)
+            self.leaves += 1
+            return node.value
         if not only_computes(self.source, value) and self.source.other_uses(node.value, node):
             return None  # the model would run twice
         text = self.of(value)
@@ -195,6 +195,10 @@ class Form:
 
     def _reduction(self, node: Expression) -> str | None:
         call = fn(self.source, node)
+        inner = fn(self.source, call.operand) if call is not None and call.name == "abs" else None
+        if inner is not None and inner.name == "det":
+            self.leaves += 1
+            return f"torch.linalg.slogdet({self.source.code(inner.operand)}).logabsdet"
         if call is None or call.inplace or call.name not in ("sum", "prod", "det"):
             return None
         if call.name == "det":

@@ -23,8 +23,10 @@ OPTIMIZERS = frozenset(
 # An update squares the gradient: that overflows whatever the rate.
 SQUARES = that("squares")
 BLOW = 1e3  # times the gradients before it
+ORDINARY = 3  # steps without a blow before it
 GREW = 10.0  # times the first gradient, before the last one
 ROSE = 3.0  # times the smallest loss before
+THROWN = 100.0  # times a weight's own size, in one update
 LEAPT = 0.5  # of a weight's own size, in one update
 DIVERGING = frozenset({"high_learning_rate", "exploding_gradients"})
 TRAINABLE = ("overflow", "log_nonpositive", "invalid_domain", "sqrt_negative")
@@ -33,7 +35,7 @@ TRAINABLE = ("overflow", "log_nonpositive", "invalid_domain", "sqrt_negative")
 def propose(case: Case) -> Iterator[Candidate]:
     in_step = case.origin.phase == "optimizer"
     for source in case.files():
-        for call in _optimizers(source):
+        for call in optimizers(source):
             if in_step and case.mechanism == "division_by_zero":
                 yield from _eps(case, source, call)
             if in_step and case.mechanism == "sqrt_negative":
@@ -47,7 +49,7 @@ def propose(case: Case) -> Iterator[Candidate]:
             yield from _less_decay(case, source)
         if case.origin.step > 0 and diverged:
             yield from _slower_by_hand(case, source)
-        for call in _optimizers(source):
+        for call in optimizers(source):
             # Before the first update neither rate nor clipping has had a say; L-BFGS, which
             # evaluates several times in one step, is the exception.
             if in_step:
@@ -70,8 +72,8 @@ def _diverged(case: Case) -> bool:
     rows = _rows_before(case)
     losses = [abs(r.loss) for r in rows if r.loss is not None and math.isfinite(r.loss)]
     rose = len(losses) > 1 and losses[-1] > ROSE * min(losses)
-    moved = any((r.update_ratio or 0.0) > LEAPT for r in rows)
-    return rose and (moved or len(losses) > 2)
+    moved = max((r.update_ratio or 0.0 for r in rows), default=0.0)
+    return moved > THROWN or _was_one_blow(case) or (rose and (moved > LEAPT or len(losses) > 2))
 
 
 def _rows_before(case: Case) -> list[HistoryRow]:
@@ -85,12 +87,15 @@ def _was_one_blow(case: Case) -> bool:
     if not sizes:
         return any(r.grad_max is not None for r in rows)  # beyond what can be measured
     earlier = sizes[:-1]
-    if len(earlier) > 1 and earlier[-1] > GREW * max(1.0, earlier[0]):
+    if 0 < len(earlier) < ORDINARY:
+        return False
+    if earlier and earlier[-1] > GREW * max(1.0, earlier[0]):
         return False  # it grew from step to step
-    return sizes[-1] > BLOW * max([1.0, *earlier])
+    return sizes[-1] > BLOW * max([1.0, *earlier] if earlier else [BLOW])
 
 
-def _optimizers(source: Source) -> list[cst.Call]:
+def optimizers(source: Source) -> list[cst.Call]:
+    """Every optimizer that is made in the file."""
     return [c for c in source.every(cst.Call) if _name(c) in OPTIMIZERS]
 
 
@@ -103,7 +108,8 @@ def _keyword(call: cst.Call, name: str) -> cst.Arg | None:
     return next((a for a in call.args if a.keyword and a.keyword.value == name), None)
 
 
-def _with_keyword(source: Source, call: cst.Call, name: str, value: str) -> Edit:
+def with_keyword(source: Source, call: cst.Call, name: str, value: str) -> Edit:
+    """The call with another value for an argument."""
     given = _keyword(call, name)
     if given is not None:
         return Edit(source).replace(given.value, value)
@@ -119,13 +125,13 @@ def _eps(case: Case, source: Source, call: cst.Call) -> Iterator[Candidate]:
     if given is not None:
         edit = Edit(given[0]).replace(given[1], eps)
     else:
-        edit = _with_keyword(source, call, "eps", eps)
+        edit = with_keyword(source, call, "eps", eps)
     yield from case.change(edit, "optimizer_eps", f"give the optimizer an eps {why}", Tier.GUARD)
 
 
 def _uncentered(case: Case, source: Source, call: cst.Call) -> Iterator[Candidate]:
     if _keyword(call, "centered") is not None:
-        edit = _with_keyword(source, call, "centered", "False")
+        edit = with_keyword(source, call, "centered", "False")
         title = "use the plain second moment: the centered one cancels to below 0"
         yield from case.change(edit, "uncentered", title, Tier.GUARD)
 
@@ -183,7 +189,7 @@ def _setting(
     """What an optimizer is given under a name: where the number is written, else as typed."""
     constants = Constants(Project(case))
     home = constants.project.source(source.path)
-    here = next((c for c in _optimizers(home) if home.start(c) == source.start(call)), None) if home else None  # fmt: skip
+    here = next((c for c in optimizers(home) if home.start(c) == source.start(call)), None) if home else None  # fmt: skip
     if home is None or here is None:
         return None
     given = _keyword(here, name)
@@ -221,7 +227,7 @@ def _short(value: float) -> str:
 
 def _less_decay(case: Case, source: Source) -> Iterator[Candidate]:
     """A weight decay that more than undoes a step makes the weight grow."""
-    given = [a.value for c in _optimizers(source) if (a := _keyword(c, "weight_decay"))]
+    given = [a.value for c in optimizers(source) if (a := _keyword(c, "weight_decay"))]
     given += [
         e.value
         for e in source.every(cst.DictElement)
