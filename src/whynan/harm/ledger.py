@@ -63,6 +63,11 @@ class Ledger:
         """Whether a loss is open, until it is known what is done with its gradients."""
         return bool(self._losses)
 
+    @property
+    def losses(self) -> Sequence[Sign]:
+        """Those that are open."""
+        return self._losses
+
     # ---- training -------------------------------------------------------------------------
 
     def backward_begins(self, losses: Sequence[Sign]) -> None:
@@ -128,10 +133,11 @@ class Ledger:
 
     def read(self, place: Hashable, sign: Sign | None) -> None:
         """A value was taken out of a tensor. By itself that is nothing; it may be shown later."""
-        self._reads.pop(place, None)
-        if sign is None:
+        if sign is None:  # what was read there before may be part of a sum by now
             self._last_words.pop(("read", place), None)
-        elif sign.wrong:  # no text tells a wrong value from a right one
+            return
+        self._reads.pop(place, None)
+        if sign.wrong:  # no text tells a wrong value from a right one
             self._last_words[("read", place)] = sign
         elif len(self._reads) < MAX_READ:
             self._reads[place] = sign
@@ -156,9 +162,12 @@ class Ledger:
         newest = self._newest_read() if bad else []
         self._note("saved", place, newest[0] if newest else None)
 
-    def model_returned(self, model: Hashable, sign: Sign | None) -> None:
-        """The outermost model was called without gradients."""
+    def model_returned(self, model: Hashable, sign: Sign | None) -> Sign | None:
+        """The outermost model was called without gradients. In a program that trains nothing: what it
+        returned before, if that was bad and nobody has dealt with it."""
+        before = self._last_words.get(("output", model))
         self._note("output", model, sign)
+        return None if self._has_stepped else before
 
     def output_cleaned(self, model: Hashable) -> None:
         """The program has dealt with that output."""

@@ -23,9 +23,9 @@ from whynan.seam.patches import Patches
 from whynan.seam.reading import local_of, readable
 from whynan.seam.stats import has_nonfinite
 from whynan.seam.training import Step
+from whynan.watching.body import Body
 from whynan.watching.guarding import Guarding
 from whynan.watching.plan import Plan
-from whynan.watching.repeating import Body
 from whynan.watching.signs import unseen
 from whynan.watching.watch import Watch
 

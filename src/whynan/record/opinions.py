@@ -29,7 +29,9 @@ from whynan.record.recompute import (
     widened,
 )
 from whynan.record.records import Record
+from whynan.record.schema import EXCHANGES
 from whynan.record.storages import Index
+from whynan.seam.devices import double
 from whynan.seam.kernels import capability
 from whynan.seam.private import Mode
 
@@ -61,6 +63,8 @@ def opinions_of(record: Record, k: int, index: Index | None) -> Opinions | None:
 def _suits(record: Record) -> bool:
     info = record.info
     does = info.row.does
+    if info.namespace.startswith(EXCHANGES):
+        return False
     quiet = not (info.entry or info.allocates or info.view or info.overwrites or "fills" in does)
     return quiet and not draws(record) and record.raised is None and not record.kwargs.get("out")
 
@@ -262,7 +266,7 @@ class _Hearing:
         return bool(out[self.bad].isfinite().all())
 
     def _apart(self, out: Tensor, wide: Tensor) -> float | None:
-        here, there = out.to(torch.float64)[self.bad], wide[self.bad]
+        here, there = double(out)[self.bad], wide[self.bad]
         if not (here.isfinite().all() and there.isfinite().all()):
             return None
         return float((here - there).abs().max()) / max(largest(wide), 1e-30)
@@ -287,7 +291,7 @@ class _Hearing:
                 return value
             noise = torch.rand(value.shape, generator=generator, dtype=torch.float64)
             tiny = torch.finfo(value.dtype).tiny
-            flushed = torch.where(value.abs() < tiny, 0.0, value.to(torch.float64))
+            flushed = torch.where(value.abs() < tiny, 0.0, double(value))
             return flushed * (1 + ulps * (2 * noise.to(value.device) - 1))
 
         def magnitudes(value: Tensor) -> Tensor:

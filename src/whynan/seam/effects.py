@@ -6,8 +6,11 @@ import builtins
 import io
 import os
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -20,6 +23,7 @@ SYSTEM = frozenset({
     "connect", "connect_ex", "bind", "sendfile",
 })  # fmt: skip
 SYSTEM_MODULES = frozenset({"posix", "nt", "_posixsubprocess", "_socket"})
+OFTEN = 512  # calls and returns, between two looks at the clock
 DATABASES = frozenset({"sqlite3", "_sqlite3", "dbm", "_dbm", "_gdbm"})
 IN_MEMORY = (io.StringIO, io.BytesIO)
 # Whose compiled functions change nothing but what they are given, and that can be put back.
@@ -32,15 +36,22 @@ class Outside(BaseException):
 
 
 @contextmanager
-def none_outside(older: frozenset[int], *, is_strict: bool) -> Iterator[None]:
+def none_outside(
+    older: frozenset[int], end_s: float, is_own: Callable[[], object], *, is_strict: bool
+) -> Iterator[None]:
     """Raise `Outside` before a file is opened for writing, a byte is sent, a process is started, or a
-    generator goes on whose frame is one of `older` (by id). Only in this thread. `is_strict`: also
-    before any compiled function whose effects are not known, be it a database's or a simulator's."""
-    patches = Patches()
+    generator goes on whose frame is one of `older` (by id); and when it is later than `end_s`. Only in
+    this thread, and not while `is_own` says that whynan itself is at work. `is_strict`: also before any
+    compiled function whose effects are not known, be it a database's or a simulator's."""
+    patches, thread = Patches(), threading.get_ident()
+
+    def is_the_programs() -> bool:
+        return threading.get_ident() == thread and not is_own()
+
     for owner, name in ((builtins, "open"), (io, "open"), (os, "open")):
-        patches.wrap(owner, name, _only_reading)
-    patches.wrap(builtins, "print", _only_to_the_user)
-    look = _looking(older, is_strict)
+        patches.wrap(owner, name, partial(_only_reading, is_the_programs))
+    patches.wrap(builtins, "print", partial(_only_to_the_user, is_the_programs))
+    look = _looking(older, end_s, is_own, is_strict)
     sys.setprofile(look)
     try:
         yield
@@ -55,39 +66,62 @@ def can_be_seen() -> bool:
     return sys.getprofile() is None
 
 
-def _only_reading(original: Callable[..., Any]) -> Callable[..., Any]:
+def _only_reading(
+    is_the_programs: Callable[[], bool], original: Callable[..., Any]
+) -> Callable[..., Any]:
     def opened(path: Any, mode: Any = "r", *args: Any, **kwargs: Any) -> Any:
         is_number = isinstance(mode, int)
         flags = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-        if mode & flags if is_number else set(str(mode)) & set("wax+"):
+        writes = mode & flags if is_number else set(str(mode)) & set("wax+")
+        if writes and is_the_programs():
             raise Outside
         return original(path, mode, *args, **kwargs)
 
     return opened
 
 
-def _only_to_the_user(original: Callable[..., Any]) -> Callable[..., Any]:
+def _only_to_the_user(
+    is_the_programs: Callable[[], bool], original: Callable[..., Any]
+) -> Callable[..., Any]:
     def show(*args: Any, file: Any = None, **kwargs: Any) -> None:
+        if not is_the_programs():
+            original(*args, file=file, **kwargs)
+            return
         if file not in (None, sys.stdout, sys.stderr) and not isinstance(file, IN_MEMORY):
             raise Outside  # the interpreter writes for it, and no event tells
+        for value in args:
+            str(value)  # which is heard
 
     return show
 
 
-def _looking(older: frozenset[int], is_strict: bool) -> Callable[[FrameType, str, Any], None]:
+def _looking(
+    older: frozenset[int], end_s: float, is_own: Callable[[], object], is_strict: bool
+) -> Callable[[FrameType, str, Any], None]:
+    calls = 0
+
     def look(frame: FrameType, event: str, arg: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls % OFTEN == 0 and time.monotonic() > end_s and not is_own():
+            raise Outside
         if event == "c_call":
             name = getattr(arg, "__name__", "")
             if name in WRITES and _is_stream(getattr(arg, "__self__", None)):
-                raise Outside
+                _leave(is_own)
             if name in SYSTEM and getattr(arg, "__module__", None) in SYSTEM_MODULES:
-                raise Outside
+                _leave(is_own)
             if (is_strict or any(word in name for word in CHANGES)) and not _is_harmless(arg, name):
-                raise Outside
+                _leave(is_own)
         elif event == "call" and older and id(frame) in older:
             raise Outside
 
     return look
+
+
+def _leave(is_own: Callable[[], object]) -> None:
+    if not is_own():
+        raise Outside
 
 
 def _is_harmless(function: Any, name: str) -> bool:

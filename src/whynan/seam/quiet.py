@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from whynan.seam import default_device, profiling
+from whynan.seam.devices import is_capturing
 from whynan.seam.private import (
     current_mode,
     dispatch_modes,
@@ -19,6 +21,7 @@ from whynan.seam.private import (
     tracing_state,
     transform,
 )
+from whynan.seam.sites import Frames, capture
 from whynan.seam.versions import RecorderMode
 
 
@@ -51,6 +54,7 @@ class _PerThread(threading.local):
         self.own = 0  # whynan's own work, or torch printing a tensor: not the program's
         self.depth = 0  # inside an optimizer's step
         self.later: list[Callable[[], None]] = []
+        self.paused: Any = None  # the recorder, while whynan works
         self.is_repeating = (
             False  # the program's statements are executed once more: nobody hears it
         )
@@ -61,17 +65,21 @@ class Quiet:
 
     def __init__(self, failed: Callable[[BaseException], bool]) -> None:
         self.active = True
+        self.on_device = False  # there is an accelerator
+        self.captured: Frames | None = None  # where a graph was captured first
         self.broken: str | None = None  # the error after which nothing was looked at any more
         self.local = _PerThread()
         self._failed = failed
 
     def __call__(self, work: Callable[..., Any], *args: Any) -> Any:
-        if not self.active:
+        if not self.active or (self.on_device and self._is_captured()):
             return None
         local = self.local
         local.own += 1
         others = dispatch_modes()
         mode = pause() if others else None
+        if mode is not None:
+            local.paused = mode
         is_profiled = local.own == 1 and profiling.stop()
         try:
             if (others and dispatch_modes()) or function_modes():
@@ -86,9 +94,17 @@ class Quiet:
                 profiling.go_on()
             if mode is not None:
                 push_mode(mode)
+                local.paused = None
             local.own -= 1
             if local.later and not local.own:
                 self._catch_up()
+
+    def _is_captured(self) -> bool:
+        """While a graph is captured, nothing may be computed besides and nobody may wait."""
+        if not is_capturing():
+            return False
+        self.captured = self.captured or capture(sys._getframe(2))
+        return True
 
     def then(self, work: Callable[[], None]) -> None:
         """When whynan's work in this thread is over: a mode cannot come or go in the middle of it."""
@@ -101,7 +117,9 @@ class Quiet:
         """In the middle of whynan's work, the program's own statements are executed once more."""
         local = self.local
         own, depth, local.own, local.depth = local.own, local.depth, 0, 0
+        mode, local.paused = local.paused, None
         local.is_repeating = True
+        resume(mode)
         try:
             if local.later:
                 self._catch_up()
@@ -109,7 +127,9 @@ class Quiet:
                 yield
         finally:
             local.is_repeating = False
-            local.own, local.depth = own, depth
+            if mode is not None and current_mode() is mode:
+                pop_mode()
+            local.own, local.depth, local.paused = own, depth, mode
 
     def _catch_up(self) -> None:
         local = self.local

@@ -38,6 +38,17 @@ class Saved(NamedTuple):
     devices: Any
 
 
+def same_states(one: Saved, other: Saved) -> bool:
+    """Whether nothing was drawn between the two."""
+    devices = zip(one.devices or (), other.devices or (), strict=False)
+    return (
+        torch.equal(one.torch, other.torch)
+        and all(torch.equal(a, b) for a, b in devices)
+        and (one.python, str(one.numpy), str(one.generators))
+        == (other.python, str(other.numpy), str(other.generators))
+    )
+
+
 class Randomness:
     """Saves and restores torch, every device, `random`, and NumPy old and new."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -41,6 +42,20 @@ def release(version: str) -> tuple[int, int]:
 HERE = release(torch.__version__)
 Weak = Callable[[torch.UntypedStorage], weakref.ref[torch.UntypedStorage]]
 watch_storage: Weak = weakref.ref if HERE >= (2, 10) else Mended
+
+
+@cache
+def _accelerator() -> torch.device | None:
+    """Up to 2.6 torch raises where there is none, which takes too long for every step."""
+    try:
+        return torch.accelerator.current_accelerator()
+    except RuntimeError:
+        return None
+
+
+current_accelerator: Callable[[], torch.device | None] = (
+    torch.accelerator.current_accelerator if HERE >= (2, 7) else _accelerator
+)
 
 
 def run_eagerly() -> Any:

@@ -60,11 +60,31 @@ def leads_to(code: CodeType, lasti: int, most: Sequence[int] = ()) -> Iterator[L
         starts.append((scope.node.body, way))
     last = scope.node.body.index(way[0]) + 1
     starts += [(scope.node.body[max(0, last - n) :], way) for n in most if not loops]
-    for block, rest in starts:
-        try:
-            yield _Lead(scope, code, rest).made_of(block)
-        except (_NotTwice, *UNREADABLE):
-            continue
+    for block, rest in [s for found in starts for s in _after_updates(*found)]:
+        for holds in (True, False):
+            lead = _Lead(scope, code, rest, holds=holds)
+            try:
+                yield lead.made_of(block)
+            except (_NotTwice, *UNREADABLE):
+                break
+            if not lead.has_held:
+                break
+
+
+def _after_updates(
+    block: list[ast.stmt], way: list[ast.stmt]
+) -> Iterator[tuple[list[ast.stmt], list[ast.stmt]]]:
+    """An update that is made already changed what was computed before: first without all that."""
+    before = block[: block.index(way[0])]
+    updates = [i for i, statement in enumerate(before) if _is_update(statement)]
+    if updates:
+        yield block[updates[-1] + 1 :], way
+    yield block, way
+
+
+def _is_update(statement: ast.stmt) -> bool:
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(call, ast.Call) and last_word(call.func) == "step"
 
 
 class _NotTwice(Exception):
@@ -88,7 +108,9 @@ def _way(block: Sequence[ast.stmt], target: ast.stmt) -> list[ast.stmt] | None:
 class _Lead:
     """Cuts the way out of one function or module."""
 
-    def __init__(self, scope: Scope, code: CodeType, way: list[ast.stmt]) -> None:
+    def __init__(self, scope: Scope, code: CodeType, way: list[ast.stmt], *, holds: bool) -> None:
+        self.has_held = False  # a statement is left out, because what it made is at hand
+        self._holds = holds
         self._scope = scope
         self._code = code
         self._way = way  # from a statement of the block to the call
@@ -100,8 +122,9 @@ class _Lead:
         if any(isinstance(n, CANNOT) for s in self._order for n in ast.walk(s)):
             raise _NotTwice
         writers: dict[str, list[ast.stmt]] = {}
+        unfinished = None if any(isinstance(n, Loop) for n in self._way) else self._way[-1]
         for statement in self._order:
-            for name in self._given(statement):
+            for name in self._given(statement) if statement is not unfinished else ():
                 writers.setdefault(name, []).append(statement)
         exposed: set[str] = set()
         self._follow(block, set(), exposed)
@@ -113,8 +136,9 @@ class _Lead:
         body = self._cut(block) or [ast.Pass()]
         mentioned = {n.id for s in body for n in ast.walk(s) if isinstance(n, ast.Name)}
         is_module = isinstance(self._scope.node, ast.Module)
+        assigned = {*writers, *self._given(self._way[-1])}
         parameters = {
-            n for n in mentioned & (writers.keys() if is_module else names) if "." not in n
+            n for n in mentioned & (assigned if is_module else names) if "." not in n
         } - self._scope.elsewhere.keys()
         self._check_cells(writers.keys(), block)
         made = {n for n, by in writers.items() if not set(by) <= self._left_out and "." not in n}
@@ -176,7 +200,11 @@ class _Lead:
     def _can_be_held(self, name: str, writers: dict[str, list[ast.stmt]]) -> bool:
         """Whether its value at hand is the one that a single statement gave it, as all that is read."""
         by = writers[name]
-        if len(by) != 1 or not isinstance(by[0], ast.Assign | ast.AnnAssign | ast.AugAssign):
+        if (
+            not self._holds
+            or len(by) != 1
+            or not isinstance(by[0], ast.Assign | ast.AnnAssign | ast.AugAssign)
+        ):
             return False
         if any(len(writers[other]) != 1 for other in self._given(by[0])):
             return False
@@ -184,6 +212,7 @@ class _Lead:
         if any(name in self._read(s) for s in before):
             return False
         self._left_out.add(by[0])
+        self.has_held = True
         return True
 
     def _counts(

@@ -79,6 +79,7 @@ class Guard:
         self.buffers = buffers
         self.history = history
         self.outside = Outside()
+        self.passes = 0  # losses that the last step was made with
         self.local = _PerThread()
         self._is_safe = False  # the update of this step cannot overflow with moderate gradients
         self._limit = TAME_LIMIT  # that they have to stay below
@@ -186,7 +187,7 @@ class Guard:
         self.history.gradients(found[: len(dense)] if variances else found)
         self._is_spoilt = any(v - v != 0 for v in found[len(dense) :]) if variances else False
         self._is_safe = moves_safely(optimizer)
-        self._limit = gradient_limit(optimizer) if self._is_safe else TAME_LIMIT
+        self._limit = gradient_limit(optimizer) if self._is_safe else _tame_limit(optimizer)
         if not self._is_safe and optimizer not in self._begun:
             self._begin(optimizer)
         return dense
@@ -194,8 +195,7 @@ class Guard:
     def _from_device(self, asked: list[torch.Tensor]) -> list[float]:
         """Norms, losses and what was clipped by, with one wait for them all."""
         local = self.local
-        losses = [(loss, _question(loss)) for loss in local.losses]
-        losses = [(loss, question) for loss, question in losses if question is not None]
+        losses = [(loss, q) for loss in local.losses if (q := _question(loss)) is not None]
         questions = [question for _, question in losses]
         every = (launched_norms(asked), questions, local.clipped, local.gradients)
         found = iter(fetched([scalar for some in every for scalar in some]))
@@ -266,6 +266,12 @@ def _sign(
     sink: Sink, subject: str, step: int, frames: Frames | None, value: float | None = None
 ) -> Sign:
     return Sign(sink=sink, subject=subject, step=step, value=value, proof=frames)
+
+
+def _tame_limit(optimizer: Optimizer) -> float:
+    """None is small enough for a learning rate that is infinite or NaN."""
+    rates = [group.get("lr") for group in optimizer.param_groups]
+    return 0.0 if any(isinstance(r, float) and r - r != 0 for r in rates) else TAME_LIMIT
 
 
 def _gradients(optimizer: Optimizer, last: int = 0) -> list[torch.Tensor]:

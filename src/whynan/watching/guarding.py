@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -12,12 +13,13 @@ from whynan.harm.ledger import Sign
 from whynan.seam.events import Decision
 from whynan.seam.optimizers import Optimizer
 from whynan.seam.sites import capture
+from whynan.seam.tensors import bad_values, saved_tensors
 from whynan.seam.training import Step
+from whynan.watching.body import Body
 from whynan.watching.guard import NOTHING
 from whynan.watching.outside import place_of
 from whynan.watching.phases import Phase
-from whynan.watching.repeating import Body
-from whynan.watching.signs import LOSS_SCALE, complaint, exit_code
+from whynan.watching.signs import LOSS_SCALE, Explained, complaint, exit_code
 
 if TYPE_CHECKING:
     from whynan.watching.watch import Watch
@@ -29,6 +31,8 @@ class Guarding(Phase):
     def __init__(self, watch: Watch) -> None:
         super().__init__(watch)
         self._bad_outputs: dict[int, int] = {}
+        self._early: tuple[int, Explained] | None = None  # the number of a loss of this step
+        self._caller: FrameType | None = None  # of a backward pass, while it lasts
 
     # ---- training -----------------------------------------------------------------------
 
@@ -39,23 +43,53 @@ class Guarding(Phase):
 
     def backward_begins(self, roots: Any, frame: FrameType) -> None:
         self.watch.guard.note_loss(roots)
+        self._caller = frame
 
     def backward_ends(self, roots: Any) -> None:
         """Without an optimizer, a step is a backward pass."""
         watch, guard, progress = self.watch, self.watch.guard, self.watch.progress
+        caller, self._caller = self._caller, None
         guard.note_gradients(progress.optimizers)
+        if progress.uses_optimizer and not watch.quiet.local.depth and guard.passes > 1:
+            self._look_early(caller)
         if progress.uses_optimizer or watch.quiet.local.depth:
             return
-        self._look_at_leaves()
-        losses = guard.bad_losses(progress.step, None)
-        if losses:
-            watch.ledger.backward_begins(losses)
-            watch.ledger.backward_ends(spoilt=guard.outside.remember_leaves(roots))
+        self._look_at_leaves(roots)
+        losses, spoilt = guard.bad_losses(progress.step, None), guard.outside.spoils_leaves(roots)
+        if losses or spoilt:
+            proof = self._backward_again(caller, list(guard.local.values))
+            guard.outside.remember_leaves(proof)
+            watch.ledger.backward_begins([replace(sign, proof=proof) for sign in losses])
+            watch.ledger.backward_ends(spoilt=spoilt)
         progress.step = max(progress.step + 1, watch.recorder.tracer.step)
         guard.begin_step()
+        watch.rewind.save_at_border()
 
-    def _look_at_leaves(self) -> None:
-        spoilt = self.watch.guard.outside.spoilt_leaf(self.watch.progress.step)
+    def _look_early(self, caller: FrameType | None) -> None:
+        """Gradients are accumulated: at the step, the turn of a bad loss is over."""
+        watch, values = self.watch, self.watch.guard.local.values
+        if values and values[-1] - values[-1] != 0:
+            proof = self._backward_again(caller, values[-1:])
+            self._early = None if proof is None else (len(values), proof)
+        watch.calls.passed = watch.rewind.randomness.save()
+
+    def _seen_early(self) -> Explained | None:
+        """Of a loss that this step is made with."""
+        number, proof = self._early or (0, None)
+        values = self.watch.guard.local.values[number - 1 : number] if number else []
+        return proof if values and values[0] - values[0] != 0 else None
+
+    def _backward_again(self, caller: FrameType | None, losses: list[float]) -> Explained | None:
+        """Before the loop updates its leaves, for then it is too late."""
+        watch = self.watch
+        if caller is None or not watch.spending.may_go_on() or watch.told.has_begun:
+            return None
+        with watch.spending.counted():
+            found = Body(watch, is_certain=False).of_backward(caller, losses)
+        return None if found is None else Explained(found, "body")
+
+    def _look_at_leaves(self, roots: Any = ()) -> None:
+        spoilt = self.watch.guard.outside.spoilt_leaf(self.watch.progress.step, roots)
         if spoilt is not None:
             self._harm(self.watch.ledger.updated_by_hand(spoilt), None)
 
@@ -88,6 +122,9 @@ class Guarding(Phase):
             counted = watch.ledger.step_ends(state)
             if counted:
                 self._harm(counted, None)
+            watch.carried.note(step.frame)
+            watch.guard.passes = len(watch.guard.local.values)
+        self._early = None
         watch.step_is_over()
 
     def step_left_out(self) -> None:
@@ -128,17 +165,18 @@ class Guarding(Phase):
             evidence = None
             if step is not None and not (can_rewind and alone and watch.rewind.is_certain()):
                 evidence = Body(watch).of_step(step)
-            if evidence is None and can_rewind:
+            early = self._seen_early() if evidence is None else None
+            if evidence is None and early is None and can_rewind:
                 watch.replay(sign)
                 return "cancel"
         except Exception as error:  # the harm is told all the same
             watch.rewind.stop()
             watch.recorder_failed(error)
-            evidence = None
+            evidence = early = None
         if evidence is not None:
             told.found(evidence, "body")
         else:
-            told.unexplained(sign)
+            watch.tell(sign if early is None else replace(sign, proof=early))
         if policy != "skip" or step is None:
             return "go"
         watch.drop()
@@ -150,24 +188,37 @@ class Guarding(Phase):
         watch, is_written = self.watch, self.watch.recorder.slicer.is_written
         sign = watch.guard.outside.read(tensor, value, frame, watch.progress.step, is_written)
         if sign is not None:
-            watch.ledger.read(place_of(frame), sign)
+            noted = Body(watch).note_read(tensor, frame)
+            watch.ledger.read(place_of(frame), replace(sign, proof=noted or sign.proof))
 
     def saved(self, obj: Any, frame: FrameType) -> None:
         watch = self.watch
         sign = watch.guard.outside.saved(obj, frame, watch.progress.step)
+        if sign is not None:
+            bad = next(t for t in saved_tensors(obj) if bad_values(t) is not None)
+            sign = replace(sign, proof=Body(watch).note_read(bad, frame) or sign.proof)
         watch.ledger.saved(place_of(frame), sign)
 
-    def model_returned(self, module: Any, output: Any) -> None:
+    def model_begins(self, args: Any, kwargs: Any) -> None:
+        if self.watch.progress.traces:
+            self.watch.calls.begins(args, kwargs)
+
+    def model_returned(self, module: Any, output: Any, frame: FrameType) -> None:
         """What the program does next with a bad output tells whether it deals with it: record that.
         Of a module whose outputs it deals with, again and again, only some are followed."""
         watch = self.watch
-        sign = watch.guard.outside.returned(module, output, watch.progress.step)
+        sign, proof = watch.guard.outside.returned(module, output, watch.progress.step), None
+        if sign is None:
+            watch.calls.is_finite(module)
+        else:
+            proof = watch.calls.explain(module, output, frame)
+            sign = replace(sign, proof=proof)
         watch.ledger.model_returned(id(module), sign)
         if sign is None or not watch.progress.may_go_live:
             return
         times = self._bad_outputs[id(module)] = self._bad_outputs.get(id(module), 0) + 1
         if times & (times - 1) == 0 and not watch.told.has_begun:
-            watch.go_live().follow(module, output)
+            watch.go_live().follow(module, output, proof)
 
     def cast_begins(self, module: Any) -> None:
         """A weight that does not fit becomes infinite: record what is made of it."""
@@ -201,7 +252,10 @@ class Guarding(Phase):
             if not code:  # whether an infinity that nobody saw made was meant cannot be told
                 counted = [s for s in counted if s.sink == "loss" or _is_nan(s.value)]
         for sign in counted[:1]:
-            watch.told.unexplained(sign)
+            if error is not None:
+                watch.tell_exception(sign, error)
+            else:
+                watch.tell(sign)
 
 
 def _is_nan(value: float | None) -> bool:

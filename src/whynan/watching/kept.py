@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any
 
@@ -13,31 +13,41 @@ import torch
 from torch import nn
 
 from whynan.seam.private import has_storage, version_of
-from whynan.seam.randomness import Randomness
+from whynan.seam.randomness import Randomness, Saved, same_states
 
 MAX_BYTES = 1 << 30  # of tensors that are copied
 MAX_OBJECTS = 20_000
 MAX_ITEMS = 500  # of a collection, that are looked into
 MAX_LENGTH = 1_000_000  # of a collection that is copied
 _Container = (list, dict, set, deque)
+_PLAIN = (str, bytes, int, float, complex, set, torch.Size, torch.dtype, torch.device)
 _PASSED_OVER = (ModuleType, type, FunctionType, MethodType, str, bytes, int, float, complex)
 
 
 class Kept:
     """Tensors, gradients, collections, attributes and random states as they are now."""
 
-    def __init__(self, roots: Iterable[Any], randomness: Randomness) -> None:
+    def __init__(
+        self, roots: Iterable[Any], randomness: Randomness,
+        around: Iterable[Any] = (), *, with_parameters: bool = True,
+    ) -> None:  # fmt: skip
+        """From `roots` on everything; from those `around` only collections and attributes."""
         self.generators: list[GeneratorType[Any, Any, Any]] = []  # cannot be put back
         self.is_complete = True
         self.changed = False  # something was found changed when it was put back
         self._randomness = randomness
         self._states = randomness.save()
+        self._begun: Saved | None = None
         self._containers: list[tuple[Any, Any]] = []
         self._arrays: list[tuple[Any, Any]] = []  # NumPy's
         self._free_bytes = MAX_BYTES
         self._tensors: dict[int, torch.Tensor] = {}
-        for found in _reachable(roots):
-            self._note(found)
+        for found in reachable(roots):
+            if with_parameters or not isinstance(found, nn.Parameter):
+                self._note(found)
+        for found in reachable(around):
+            if isinstance(found, _Container):
+                self._note(found)
         self._gradients = [(t, t.grad) for t in self._tensors.values() if t.is_leaf]
         self._copies = self._copied()
 
@@ -74,6 +84,32 @@ class Kept:
             if gradient is not None:
                 tensor.grad = None
 
+    def begin(self, start: Callable[[], None]) -> None:
+        """From where `start` puts random states and whatever else."""
+        start()
+        self._begun = self._randomness.save()
+
+    def has_drawn(self) -> bool:
+        """Whether random numbers were drawn since then."""
+        now = self._randomness.save()
+        return self._begun is None or not same_states(now, self._begun)
+
+    def is_as_it_was(self) -> bool:
+        """Whether all has the same values still, though perhaps in other objects."""
+        return all(_alike(now, then) for now, then in self._containers) and all(
+            same_values(tensor.detach(), copy) for tensor, _, copy in self._copies
+        )
+
+    def counted(self) -> list[tuple[dict[Any, Any], Any, int]]:
+        """Counters that have gone on, and by how much."""
+        return [
+            (now, key, now[key] - before)
+            for now, then in self._containers
+            if isinstance(then, dict)
+            for key, before in then.items()
+            if type(before) is int and type(now.get(key)) is int and now[key] != before
+        ]
+
     def put_back(self) -> None:
         for tensor, gradient in self._gradients:
             if tensor.grad is not gradient:
@@ -90,6 +126,10 @@ class Kept:
         for container, copy in self._containers:
             self.changed |= _restore(container, copy)
         self._randomness.restore(self._states)
+
+    def let_go(self) -> None:
+        self._containers, self._tensors, self._gradients, self._copies = [], {}, [], []
+        self.generators = []
 
 
 def _can_be_copied(tensor: torch.Tensor) -> bool:
@@ -108,6 +148,22 @@ def same_values(one: torch.Tensor, other: torch.Tensor) -> bool:
     if not (one.is_floating_point() or one.is_complex()):
         return False
     return bool(((one == other) | ((one != one) & (other != other))).all())
+
+
+def _alike(one: Any, other: Any) -> bool:
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, torch.Tensor):
+        return same_values(one.detach(), other.detach())
+    if isinstance(one, dict):
+        return len(one) == len(other) and all(
+            k in other and _alike(v, other[k]) for k, v in one.items()
+        )
+    if isinstance(one, (list, tuple, deque)):
+        return len(one) == len(other) and all(map(_alike, one, other))
+    return isinstance(one, _PLAIN) and bool(one == other or one != one)
 
 
 def _restore(container: Any, copy: Any) -> bool:
@@ -141,7 +197,7 @@ def _is(one: Any, other: Any) -> bool:
     return one is other
 
 
-def _reachable(roots: Iterable[Any]) -> Iterator[Any]:
+def reachable(roots: Iterable[Any]) -> Iterator[Any]:
     """Tensors, collections and the attributes of the program's own objects, from these on."""
     waiting, seen = deque(roots), set[int]()
     while waiting and len(seen) < MAX_OBJECTS:

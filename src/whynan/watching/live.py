@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from whynan.seam.tensors import saved_tensors
 from whynan.seam.training import Step
 from whynan.watching.outside import place_of
 from whynan.watching.phases import Phase
-from whynan.watching.signs import exit_code, is_older, sign_of, signs_of
+from whynan.watching.signs import Explained, exit_code, is_older, sign_of, signs_of
 from whynan.watching.told import How
 
 if TYPE_CHECKING:
@@ -41,13 +42,16 @@ class Live(Phase):
         super().__init__(watch)
         self._calls = 0
         self._harmed = False  # this step
+        self._error: BaseException | None = None  # that ended the program
+        self._followed: Explained | None = None  # what is known of the bad output it began with
 
     def take_over(self, losses: list[float]) -> None:
         """The backward pass of this step was not recorded."""
         self.watch.recorder.losses.value = losses[-1] if losses else None
 
-    def follow(self, module: Any, output: Any) -> None:
+    def follow(self, module: Any, output: Any, proof: Explained | None) -> None:
         """An output that is known to be bad, of a call that was not recorded."""
+        self._followed = proof
         self.watch.recorder.outputs.ends(module, output, None)
         self._calls = LIVE_CALLS
 
@@ -64,6 +68,8 @@ class Live(Phase):
         if not progress.uses_optimizer and not watch.quiet.local.depth:
             progress.step = max(progress.step, watch.recorder.tracer.step)
             self._unit_is_over()
+            if watch.phase is not self:
+                progress.step += 1  # nobody sees the update that ends it
 
     def step_begins(self, step: Step) -> Decision:
         watch = self.watch
@@ -138,6 +144,9 @@ class Live(Phase):
     def model_called(self, module: Any) -> None:
         self._unit_is_over()
 
+    def model_returned(self, module: Any, output: Any, frame: FrameType) -> None:
+        self._unit_is_over()
+
     def _unit_is_over(self) -> None:
         watch = self.watch
         self._calls += 1
@@ -191,7 +200,11 @@ class Live(Phase):
         self.watch.ledger.saved(place_of(frame), signs[0] if signs else None)
 
     def output_returned(self, module: Any, bad: list[Harm]) -> None:
-        self.watch.ledger.model_returned(id(module), sign_of(bad[0]) if bad else None)
+        """A service has no end to wait for: what it did not deal with is told when the next one comes."""
+        watch, sign = self.watch, sign_of(bad[0]) if bad else None
+        before = watch.ledger.model_returned(id(module), sign)
+        if before is not None and self._followed is not None and watch.plan.policy == "warn":
+            watch.tell(replace(before, proof=self._followed))
 
     def left_behind(self, names: Mapping[str, Any]) -> None:
         if not self.watch.told.evidence:
@@ -208,7 +221,7 @@ class Live(Phase):
         for sign in counted:
             proof = sign.proof
             if not isinstance(proof, (Harm, Evidence)):  # the guard saw it, before the recording
-                self.watch.told.unexplained(sign)
+                self.watch.tell(sign)
                 continue
             evidence = self.watch.recorder.explain(proof) if isinstance(proof, Harm) else proof
             if evidence is not None:
@@ -221,16 +234,26 @@ class Live(Phase):
             if watch.plan.policy == "warn":
                 told.later.add(sign.step)
         elif watch.progress.has_rested and is_older(evidence):
-            told.unexplained(sign)  # it was there before the recording began
+            self._tell_older(sign)
         else:
             self._harmed = True
             told.found(told.completed(evidence), self.how)
+
+    def _tell_older(self, sign: Sign) -> None:
+        """It was there before the recording began: perhaps as the output that it began with."""
+        waits = sign.sink == "exception" or self.watch.recorder.outputs.is_waiting
+        if self._followed is not None and waits:
+            self.watch.tell(replace(sign, proof=self._followed))
+        elif self._error is not None:
+            self.watch.tell_exception(sign, self._error)
+        else:
+            self.watch.tell(sign)
 
     # ---- the end ------------------------------------------------------------------------------
 
     def ends(self, error: BaseException | None) -> None:
         watch, recorder = self.watch, self.watch.recorder
-        code = exit_code(error)
+        code, self._error = exit_code(error), error
         harm = None if error is None or watch.told.evidence else recorder.raised(error)
         if code is not None and harm is None:
             left = [] if code else recorder.losses.left_gradients()

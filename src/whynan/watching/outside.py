@@ -12,10 +12,13 @@ from torch.utils.weak import TensorWeakRef
 
 from whynan.harm.ledger import Sign
 from whynan.seam.sites import capture
-from whynan.seam.stats import is_only_below
+from whynan.seam.stats import is_only_below, number
 from whynan.seam.tensors import bad_values, saved_tensors, tensors_in
 
 MAX_NODES = 20_000
+SAME_LEAVES = 16  # turns of a loop
+_SUMMED = frozenset({torch.float32, torch.float64, torch.bfloat16})
+_strided = torch.strided
 Place = tuple[CodeType, int]
 IsWritten = Callable[[torch.Tensor], bool]  # by the program itself, which means it
 
@@ -25,7 +28,10 @@ class Outside:
 
     def __init__(self) -> None:
         self.meant: set[Place] = set()  # where an infinity was read that the program wrote
-        self._leaves: list[TensorWeakRef] = []  # that a bad loss was differentiated for
+        self._leaves: list[TensorWeakRef] = []  # that the last loss was differentiated for
+        self._turns = 0
+        self._waits = False  # whether one of those goes bad
+        self._proof: Any = None  # of what it will go bad by
 
     def read(
         self, tensor: torch.Tensor, value: Any, frame: FrameType, step: int, is_written: IsWritten
@@ -47,26 +53,48 @@ class Outside:
 
     def returned(self, module: Any, output: Any, step: int) -> Sign | None:
         """By an outermost module, while no gradient was asked for."""
+        if _is_finite(output):
+            return None
         subject = f"output of {type(module).__name__}"
         for values in map(bad_values, tensors_in(output)):
             if values is not None and not is_only_below(values):
                 return Sign(sink="output", subject=subject, step=step, value=_worst(values))
         return None
 
-    def remember_leaves(self, roots: Any) -> bool:
-        """What a bad loss was differentiated for; whether their gradients are non-finite."""
-        leaves = [leaf for root in roots for leaf in _leaves(root)]
-        self._leaves = [TensorWeakRef(leaf) for leaf in leaves]
+    def spoils_leaves(self, roots: Any) -> bool:
+        """Whether the gradients of what was differentiated for are non-finite. A loop has the same
+        leaves in each turn, nearly always: the graph is not searched for them again."""
+        leaves = [leaf for weak in self._leaves if (leaf := weak()) is not None]
+        self._turns += 1
+        if len(leaves) < len(self._leaves) or self._turns % SAME_LEAVES == 1:
+            leaves = [leaf for root in roots for leaf in _leaves(root)]
+            self._leaves = [TensorWeakRef(leaf) for leaf in leaves]
         return any(leaf.grad is not None and bad_values(leaf.grad) is not None for leaf in leaves)
 
-    def spoilt_leaf(self, step: int) -> list[Sign] | None:
-        """Whether one of those went bad since; None: there are none."""
-        if not self._leaves:
+    def remember_leaves(self, proof: Any) -> None:
+        """A loss or a gradient was bad: they may become so."""
+        self._waits, self._proof = True, proof
+
+    def spoilt_leaf(self, step: int, roots: Any = ()) -> list[Sign] | None:
+        """Whether one of those went bad since, or what took its place: the leaves of `roots`. None:
+        nobody waits for that."""
+        if not self._waits:
             return None
         leaves = [leaf for weak in self._leaves if (leaf := weak()) is not None]
-        self._leaves = []
+        if len(leaves) < len(self._leaves):
+            leaves += [leaf for root in roots for leaf in _leaves(root)]
+        self._waits, proof, self._proof = False, self._proof, None
         bad = [leaf for leaf in leaves if bad_values(leaf) is not None]
-        return [Sign(sink="parameter", subject="a leaf tensor", step=step) for _ in bad[:1]]
+        subject = "a leaf tensor"
+        return [Sign(sink="parameter", subject=subject, step=step, proof=proof) for _ in bad[:1]]
+
+
+def _is_finite(output: Any) -> bool:
+    """Nearly always that is all, at a third of the cost."""
+    if type(output) is not torch.Tensor or output.dtype not in _SUMMED or output.is_meta:
+        return False
+    total = number(output.sum()) if output.layout is _strided else math.nan
+    return total - total == 0
 
 
 def place_of(frame: FrameType) -> Place:

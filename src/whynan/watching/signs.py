@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
 from whynan.harm.ledger import Sign
 from whynan.model import FROM_LOADER, Evidence
 from whynan.record import unseen as record
@@ -9,8 +13,33 @@ from whynan.record.exceptions import bad_local, complains, frames_of, says_so
 from whynan.record.harm import Harm
 from whynan.seam.sites import Frames
 from whynan.seam.tensors import bad_values
+from whynan.watching.told import How
 
 LOSS_SCALE = "loss scale"
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """The proof of a sign that was looked into by a repeat."""
+
+    evidence: Evidence
+    how: How
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """The proof of one that can be, should it come to matter."""
+
+    frames: Frames | None
+    explain: Callable[[], tuple[Evidence, How] | None]
+
+
+def explained(proof: Any) -> Explained | None:
+    """What can be said of it without a second run."""
+    if isinstance(proof, Noted):
+        found = proof.explain()
+        return None if found is None else Explained(*found)
+    return proof if isinstance(proof, Explained) else None
 
 
 def sign_of(harm: Harm, evidence: Evidence | None = None) -> Sign:
@@ -46,7 +75,8 @@ def exit_code(error: BaseException | None) -> int | None:
 
 def unseen(sign: Sign, why: str) -> Evidence:
     """What is known of harm that only the guard saw, and why there is no more."""
-    frames = sign.proof if isinstance(sign.proof, Frames) else None
+    proof = sign.proof.frames if isinstance(sign.proof, Noted) else sign.proof
+    frames = proof if isinstance(proof, Frames) else None
     return record.unseen(
         sign.sink, sign.subject, sign.step, value=sign.value, frames=frames, why=why
     )

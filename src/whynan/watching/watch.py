@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -24,6 +25,10 @@ from whynan.seam.reading import readable
 from whynan.seam.support import remark
 from whynan.seam.training import Step
 from whynan.seam.values import know_safetensors
+from whynan.watching import nesting
+from whynan.watching.body import Body
+from whynan.watching.calling import Calls
+from whynan.watching.carried import Carried
 from whynan.watching.guard import Guard
 from whynan.watching.guarding import Guarding
 from whynan.watching.history import History
@@ -31,9 +36,10 @@ from whynan.watching.live import Live
 from whynan.watching.phases import Done, Phase
 from whynan.watching.plan import Plan
 from whynan.watching.progress import Progress
-from whynan.watching.repeating import Repeating
+from whynan.watching.repeating import Repeating, Spending
 from whynan.watching.replaying import Replaying
 from whynan.watching.rewind import Rewind
+from whynan.watching.signs import Explained, explained
 from whynan.watching.told import Teller, Told
 
 
@@ -61,15 +67,19 @@ class Watch:
         self.recorder.batches.save_to = plan.save_batch
         self.progress = Progress(plan, self.recorder)
         self.told = Told(teller, self.recorder)
+        self.calls = Calls(self)
+        self.spending = Spending()
+        self.carried = Carried()
         self.phase: Phase = Guarding(self)
         self._ladder = Ladder() if plan.climbs else None
         self._patches = Patches()
+        self._outer: list[Watch] = []  # that wait for the end of this one
 
     # ---- start and end ----------------------------------------------------------------
 
     def start(self, models: Sequence[Any] = (), optimizers: Sequence[Optimizer] = ()) -> None:
         """Models and optimizers that exist already may be given; later ones are found."""
-        rewind = self.rewind
+        rewind, self._outer = self.rewind, nesting.begin(self)
         for listener in (rewind, rewind.buffers, rewind.batches, self.recorder, self):
             self.events.listen(listener)
         self.events.install(self._patches)
@@ -104,6 +114,18 @@ class Watch:
         self.quiet.active = False
         self.recorder.abandon()
         self._patches.restore()
+        nesting.end(self, self._outer)
+
+    def pause(self) -> None:
+        """Another one looks, inside this one."""
+        if not isinstance(self.phase, Guarding):
+            self.rewind.stop()
+            self.go_quiet()
+        self.quiet.active = False
+
+    def go_on(self) -> None:
+        self.quiet.active = True
+        self.forget_step()
 
     def left_behind(self, names: Mapping[str, Any]) -> None:
         """What a block leaves in its variables is its result."""
@@ -147,13 +169,16 @@ class Watch:
         self._record()
 
     @contextlib.contextmanager
-    def repeating(self, phase: Repeating, back: int) -> Iterator[None]:
-        """Some of the program's statements are executed once more; then all is as before."""
+    def repeating(self, phase: Repeating, start: Callable[[], None]) -> Iterator[None]:
+        """Some of the program is executed once more, from where `start` puts it; then all is as before."""
         guard, batches, before = self.guard.local, self.rewind.batches, self.phase
+        ledger, self.ledger = self.ledger, Ledger()
+        if self.recorder.tracer.active:
+            self.recorder.rest()
         held = list(guard.values), list(guard.losses), list(guard.clipped), list(batches.given)
         guard.values.clear()
         guard.losses.clear()
-        self.rewind.to_the_top(back)
+        start()
         self.phase = phase
         self._record()
         try:
@@ -164,12 +189,27 @@ class Watch:
             self.progress.has_rested = True
             self.phase = before if self.progress.traces else Guarding(self)
             self.rewind.schedules.go_on()
-            self.ledger.step_left_out()
+            self.ledger = ledger
             guard.values[:], guard.losses[:], guard.clipped[:], batches.given[:] = held
 
     def _record(self) -> None:
         progress = self.progress
         self.recorder.resume(progress.step, uses_optimizer=progress.uses_optimizer)
+
+    def tell(self, sign: Sign) -> None:
+        """Of harm that no recording has seen as it happened."""
+        if self.told.has_begun:
+            return
+        found = explained(sign.proof)
+        if found is not None:
+            self.told.found(found.evidence, found.how)
+        else:
+            self.told.unexplained(sign)
+
+    def tell_exception(self, sign: Sign, error: BaseException) -> None:
+        """Whose frames are still there."""
+        found = None if self.told.has_begun else Body(self).of_error(error)
+        self.tell(sign if found is None else replace(sign, proof=Explained(*found)))
 
     def can_rewind(self, sign: Sign) -> bool:
         skips = self.plan.policy == "skip"
@@ -208,6 +248,7 @@ class Watch:
     # ---- what the program does --------------------------------------------------------
 
     def optimizer_made(self, optimizer: Optimizer) -> None:
+        self.quiet.on_device = torch.accelerator.is_available()
         self.progress.uses_optimizer = True
         self.progress.optimizers.add(optimizer)
         self.phase.optimizer_made(optimizer)
@@ -292,13 +333,11 @@ class Watch:
     saved = _of_phase("saved")
     array_saved = _of_phase("array_saved")
     model_called = _of_phase("model_called")
+    model_begins = _of_phase("model_begins")
     model_returned = _of_phase("model_returned")
     cast_begins = _of_phase("cast_begins")
     compiled = _of_phase("compiled")
     profiling_begins = _of_phase("profiling_begins")
-
-    def gradients_return(self) -> None:
-        self.quiet.then(self.recorder.leave)
 
     # ---- what the recorder sees ---------------------------------------------------------
 

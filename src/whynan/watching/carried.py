@@ -1,0 +1,57 @@
+"""What a turn of the loop takes over from the one before: a hidden state, an observation, a running mean.
+
+When its statements are to be executed once more, such a name has its next value already. So at the end of a
+step the values of those names are noted, without copying them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from types import CodeType, FrameType
+from typing import Any
+
+from whynan.seam.sites import LIBRARY, OWN, USER, kind_of_file
+from whynan.source.bodies import Lead, leads_to
+
+MAX_FRAMES = 3
+MAX_NAMES = 16
+
+
+class Carried:
+    """By frame and name."""
+
+    def __init__(self) -> None:
+        self._wanted: dict[tuple[CodeType, int], frozenset[str]] = {}
+        self._values: dict[CodeType, dict[str, Any]] = {}
+
+    def note(self, frame: FrameType | None) -> None:
+        """A step is over, and the next one begins with this."""
+        for found, lasti in islice(user_frames(frame), MAX_FRAMES):
+            place = (found.f_code, lasti)
+            wanted = self._wanted.get(place)
+            if wanted is None:
+                leads = leads_to(found.f_code, lasti)
+                names = frozenset(n for lead in leads for n in lead.carried)
+                wanted = self._wanted[place] = names if len(names) <= MAX_NAMES else frozenset()
+            if wanted:
+                values = found.f_locals
+                self._values[found.f_code] = {n: values[n] for n in wanted if n in values}
+
+    def of(self, lead: Lead, frame: FrameType) -> dict[str, Any] | None:
+        """What the names of a way had for values; None where that is not known."""
+        if not lead.carried:
+            return {}
+        known = self._values.get(frame.f_code, {})
+        if not all(name in known for name in lead.carried):
+            return None
+        return {name: known[name] for name in lead.carried}
+
+
+def user_frames(frame: FrameType | None) -> Iterator[tuple[FrameType, int]]:
+    """The program's own that called it, from the inside, as far as nobody else stands between."""
+    while frame is not None and kind_of_file(frame.f_code.co_filename) in (OWN, LIBRARY):
+        frame = frame.f_back
+    while frame is not None and kind_of_file(frame.f_code.co_filename) == USER:
+        yield frame, frame.f_lasti
+        frame = frame.f_back
