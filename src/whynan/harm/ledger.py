@@ -162,9 +162,12 @@ class Ledger:
         newest = self._newest_read() if bad else []
         self._note("saved", place, newest[0] if newest else None)
 
-    def model_returned(self, model: Hashable, sign: Sign | None) -> None:
-        """The outermost model was called without gradients."""
+    def model_returned(self, model: Hashable, sign: Sign | None) -> Sign | None:
+        """The outermost model was called without gradients. In a program that trains nothing: what it
+        returned before, if that was bad and nobody has dealt with it."""
+        before = self._last_words.get(("output", model))
         self._note("output", model, sign)
+        return None if self._has_stepped else before
 
     def output_cleaned(self, model: Hashable) -> None:
         """The program has dealt with that output."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,11 +50,12 @@ from whynan.seam.private import (
 )
 from whynan.seam.quiet import Quiet
 from whynan.seam.reading import local_of
-from whynan.seam.sites import Frames, capture
+from whynan.seam.sites import Frames, capture, site_of
 from whynan.seam.tensors import tensors_in
 from whynan.seam.versions import run_eagerly
 
 MAX_ORIGINS = 64
+CAPTURED = "what was captured as a graph is not looked into, nor what its replays compute"
 IN_A_THREAD = "the recorder was started in a thread: only that thread and later ones are recorded"
 
 
@@ -85,8 +87,7 @@ class Recorder:
         self._mode: Any = None
         self._mode_of_importer: Any = None  # the thread that imported torch, if not the main one
         self._call: Any = None  # on its way to the main thread
-        self._in_inference = False  # when the recorder was put on
-        self.is_asleep = False  # switched off, but still there
+        self._is_asleep = False  # switched off, but still there
         self._stance: Any = None
         self._origins: dict[int, OpRecord] = {}  # by the number of the operation
 
@@ -107,7 +108,6 @@ class Recorder:
         over: then there is no place for the recorder."""
         if self.tracer.active and not dispatch_modes():
             self._mode_of_importer = self._mode
-            self._in_inference = torch.is_inference_mode_enabled()
             self._mode = TracerMode(self.tracer)
             self._mode.__enter__()
             self.notes.remove(IN_A_THREAD)
@@ -117,12 +117,11 @@ class Recorder:
         recorded.install(self, self._patches)
         if self.has_compiled:
             self.run_eagerly()
-        if not self.is_asleep:
-            self._in_inference = torch.is_inference_mode_enabled()
+        if not self._is_asleep:
             self._mode = TracerMode(self.tracer)
             self._mode.__enter__()
-        self.is_asleep = False
-        self.tracer.on_device = torch.accelerator.is_available()
+        self._is_asleep = False
+        self.tracer.on_device = self.quiet.on_device = torch.accelerator.is_available()
         self.tracer.active = True
 
     def resume(self, step: int, *, uses_optimizer: bool) -> None:
@@ -154,17 +153,17 @@ class Recorder:
 
     def put_away(self) -> None:
         self._take_off()
-        if self.is_asleep and sys.getprofile() is None:
+        if self._is_asleep and sys.getprofile() is None:
             sys.setprofile(self._leave_soon)
 
     def _leave_soon(self, frame: Any, event: str, arg: Any) -> None:
-        if current_mode() is not None or not self.is_asleep:  # else still inside
+        if current_mode() is not None or not self._is_asleep:  # else still inside
             self.leave()
             sys.setprofile(None)
 
     def _take_off(self) -> None:
         self.tracer.active = False
-        self.is_asleep = True
+        self._is_asleep = True
         self.leave()
         self._patches.restore()
         if self._stance is not None:
@@ -172,16 +171,14 @@ class Recorder:
             self._stance = None
 
     def leave(self) -> None:
-        """Put a recorder that rests away. Not inside an inference mode that began under it: the end
-        of that block would switch torch's key for it on again, with nobody there."""
+        """Put a recorder that rests away."""
         mode = current_mode()
         if mode is not None and mode is self._mode_of_importer:
             self._mode = mode  # this thread trains, not the main one
-        if not self.is_asleep or mode is None or mode is not self._mode:
+        if not self._is_asleep or mode is None or mode is not self._mode:
             return  # torch was imported in a thread, or the program has a mode of its own
-        if torch.is_inference_mode_enabled() == self._in_inference:
-            mode.__exit__(None, None, None)
-            self.is_asleep = False
+        mode.__exit__(None, None, None)
+        self._is_asleep = False
 
     def abandon(self) -> None:
         """Take everything off and let go of it."""
@@ -280,6 +277,9 @@ class Recorder:
                 f"{tracer.failures} operations could not be recorded; "
                 f"the last one: {tracer.last_failure}"
             )
+        if self.quiet.captured is not None:
+            site = site_of(self.quiet.captured)
+            notes.append(f"{CAPTURED} ({os.path.basename(site.file)}, line {site.line})")
         if tracer.broken:
             notes.append(f"whynan stepped aside after an error of its own: {tracer.broken}")
         return tuple(notes)

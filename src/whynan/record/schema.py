@@ -21,6 +21,8 @@ HIDDEN_WRITES = {
 }
 # Done once more, they disturb nobody; others may count their calls, or talk to the other ranks.
 REPEATABLE = frozenset({"aten", "prims"})
+# By how their names begin: their results are other ranks' values, and nobody else may call them.
+EXCHANGES = ("c10d", "_c10d_functional", "_dtensor", "symm_mem")
 IGNORED_NAMESPACES = frozenset({"profiler", "prim", "profiler_", "c10d_internal"})
 
 

@@ -13,7 +13,8 @@ from torch import nn
 
 from whynan.seam.events import Events
 from whynan.seam.patches import Patches
-from whynan.seam.private import MODULE_CALL, hooks_after, hooks_before
+from whynan.seam.private import MODULE_CALL, dispatch_modes, hooks_after, hooks_before
+from whynan.seam.quiet import pause, resume
 from whynan.seam.sites import beyond_own, is_torch_file
 
 NARROW = (torch.float16, torch.float8_e4m3fn, torch.float8_e5m2)
@@ -21,6 +22,8 @@ NARROW = (torch.float16, torch.float8_e4m3fn, torch.float8_e5m2)
 
 def install(events: Events, patches: Patches) -> None:
     without = _WithoutGradients(events)
+    for name in ("__enter__", "__exit__"):
+        patches.wrap(torch.inference_mode, name, _without_the_recorder)
     for block in (torch.no_grad, torch.inference_mode):
         patches.wrap(block, "__enter__", without.wrap_enter)
         patches.wrap(block, "__exit__", without.wrap_exit)
@@ -31,6 +34,20 @@ def install(events: Events, patches: Patches) -> None:
     patches.wrap(torch, "compile", partial(_wrap_compile, events, without))
     for name in ("register_buffer", "__setstate__"):  # the latter out of a copy or a file
         patches.after(nn.Module, name, partial(events.tell, "buffers_made"))
+
+
+def _without_the_recorder(original: Callable[..., Any]) -> Callable[..., Any]:
+    """The end of an inference mode puts torch's key for the recorder back as it was at its begin: it must
+    have been off, whether the recorder comes or goes meanwhile."""
+
+    def switch(*args: Any) -> Any:
+        mode = pause() if dispatch_modes() else None
+        try:
+            return original(*args)
+        finally:
+            resume(mode)
+
+    return switch
 
 
 class _Local(threading.local):
@@ -76,10 +93,7 @@ class _WithoutGradients:
             local.blocks = max(0, local.blocks - 1)
             if local.blocks == 0:
                 self.remove()
-            result = original(block, *error)
-            if local.blocks == 0:
-                self._events.tell("gradients_return")
-            return result
+            return original(block, *error)
 
         return leave
 

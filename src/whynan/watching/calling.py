@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 
 MAX_S = 60.0
+Counters = list[tuple[dict[Any, Any], Any, int]]
 
 
 class _PerThread(threading.local):
@@ -75,7 +76,9 @@ class Calls:
         if known is not None or not self._may_repeat():
             return known
         with self._watch.spending.counted():
-            evidence = self._again(module, output, frame)
+            evidence, counters = self._again(module, output, frame, [])
+            if evidence is None and counters:
+                evidence, _ = self._again(module, output, frame, counters)
         if evidence is None or not is_conclusive(evidence):
             return None
         self._known[id(module)] = Explained(evidence, "call")
@@ -91,7 +94,10 @@ class Calls:
             and watch.spending.may_go_on()
         )
 
-    def _again(self, module: Any, output: Any, frame: FrameType) -> Evidence | None:
+    def _again(
+        self, module: Any, output: Any, frame: FrameType, counters: Counters
+    ) -> tuple[Evidence | None, Counters]:
+        """What it shows, and which counters go on by a call: they are set back the next time."""
         watch, local = self._watch, self._local
         names = frame.f_locals
         args, kwargs = names.get("args", ()), names.get("kwargs", {})
@@ -100,23 +106,25 @@ class Calls:
         around = [] if threading.active_count() > 1 else _around(frame)
         kept = Kept([module, args, kwargs, output], randomness, around, with_parameters=False)
         if kept.generators or not kept.is_complete or states is None:
-            return None
+            return None, []
 
         def start() -> None:
             randomness.restore(states)
             if grown is not None:
                 grown.cut()
+            for names, key, by in counters:
+                names[key] -= by
 
         end_s = time.monotonic() + MAX_S
         phase = Calling(watch, None, [])
         with once_more(phase, kept, start, end_s, is_strict=True) as execute:
             again, raised = execute(lambda: module(*args, **kwargs))
             local.states, local.earlier, local.grown = states, earlier, grown
-            if raised is not None or not _is_same(output, again):
-                return None
-            if not _has_finite(output) and not kept.is_as_it_was():
-                return None  # any two outputs of NaN are the same
-            return watch.quiet(self._explained, module, again, frame)  # type: ignore[no-any-return]  # as below
+            is_same = raised is None and _is_same(output, again)
+            # Any two outputs of NaN are the same.
+            if not is_same or not (_has_finite(output) or kept.is_as_it_was()):
+                return None, kept.counted()
+            return watch.quiet(self._explained, module, again, frame), []
 
     def _explained(self, module: Any, output: Any, frame: FrameType) -> Evidence | None:
         recorder = self._watch.recorder

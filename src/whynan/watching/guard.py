@@ -187,7 +187,7 @@ class Guard:
         self.history.gradients(found[: len(dense)] if variances else found)
         self._is_spoilt = any(v - v != 0 for v in found[len(dense) :]) if variances else False
         self._is_safe = moves_safely(optimizer)
-        self._limit = gradient_limit(optimizer) if self._is_safe else TAME_LIMIT
+        self._limit = gradient_limit(optimizer) if self._is_safe else _tame_limit(optimizer)
         if not self._is_safe and optimizer not in self._begun:
             self._begin(optimizer)
         return dense
@@ -266,6 +266,12 @@ def _sign(
     sink: Sink, subject: str, step: int, frames: Frames | None, value: float | None = None
 ) -> Sign:
     return Sign(sink=sink, subject=subject, step=step, value=value, proof=frames)
+
+
+def _tame_limit(optimizer: Optimizer) -> float:
+    """None is small enough for a learning rate that is infinite or NaN."""
+    rates = [group.get("lr") for group in optimizer.param_groups]
+    return 0.0 if any(isinstance(r, float) and r - r != 0 for r in rates) else TAME_LIMIT
 
 
 def _gradients(optimizer: Optimizer, last: int = 0) -> list[torch.Tensor]:

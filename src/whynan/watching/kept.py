@@ -100,6 +100,16 @@ class Kept:
             same_values(tensor.detach(), copy) for tensor, _, copy in self._copies
         )
 
+    def counted(self) -> list[tuple[dict[Any, Any], Any, int]]:
+        """Counters that have gone on, and by how much."""
+        return [
+            (now, key, now[key] - before)
+            for now, then in self._containers
+            if isinstance(then, dict)
+            for key, before in then.items()
+            if type(before) is int and type(now.get(key)) is int and now[key] != before
+        ]
+
     def put_back(self) -> None:
         for tensor, gradient in self._gradients:
             if tensor.grad is not gradient:

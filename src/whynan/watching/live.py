@@ -200,7 +200,11 @@ class Live(Phase):
         self.watch.ledger.saved(place_of(frame), signs[0] if signs else None)
 
     def output_returned(self, module: Any, bad: list[Harm]) -> None:
-        self.watch.ledger.model_returned(id(module), sign_of(bad[0]) if bad else None)
+        """A service has no end to wait for: what it did not deal with is told when the next one comes."""
+        watch, sign = self.watch, sign_of(bad[0]) if bad else None
+        before = watch.ledger.model_returned(id(module), sign)
+        if before is not None and self._followed is not None and watch.plan.policy == "warn":
+            watch.tell(replace(before, proof=self._followed))
 
     def left_behind(self, names: Mapping[str, Any]) -> None:
         if not self.watch.told.evidence:
