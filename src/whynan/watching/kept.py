@@ -46,8 +46,10 @@ class Kept:
         for found in reachable(roots):
             if with_parameters or not isinstance(found, nn.Parameter):
                 self._note(found)
+        self._own = len(self._containers)  # not from those around
+        known = {id(container) for container, _ in self._containers}
         for found in reachable(around):
-            if isinstance(found, _Container):
+            if isinstance(found, _Container) and id(found) not in known:
                 self._note(found)
         self._gradients = [(t, t.grad) for t in self._tensors.values() if t.is_leaf]
         self._copies = self._copied()
@@ -97,8 +99,9 @@ class Kept:
         return self._begun is None or not same_states(now, self._begun)
 
     def is_as_it_was(self) -> bool:
-        """Whether all has the same values still, though perhaps in other objects."""
-        return all(_alike(now, then) for now, then in self._containers) and all(
+        """Whether all that was reached from the roots has the same values still, though perhaps in other
+        objects."""
+        return all(_alike(now, then) for now, then in self._containers[: self._own]) and all(
             same_values(tensor.detach(), copy) for tensor, _, copy in self._copies
         )
 
@@ -106,7 +109,7 @@ class Kept:
         """Counters that have gone on, and by how much."""
         return [
             (now, key, now[key] - before)
-            for now, then in self._containers
+            for now, then in self._containers[: self._own]
             if isinstance(then, dict)
             for key, before in then.items()
             if type(before) is int and type(now.get(key)) is int and now[key] != before
