@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -50,12 +49,11 @@ from whynan.seam.private import (
 )
 from whynan.seam.quiet import Quiet
 from whynan.seam.reading import local_of
-from whynan.seam.sites import Frames, capture, site_of
+from whynan.seam.sites import Frames, capture
 from whynan.seam.tensors import tensors_in
 from whynan.seam.versions import run_eagerly
 
 MAX_ORIGINS = 64
-CAPTURED = "what was captured as a graph is not looked into, nor what its replays compute"
 IN_A_THREAD = "the recorder was started in a thread: only that thread and later ones are recorded"
 
 
@@ -277,9 +275,7 @@ class Recorder:
                 f"{tracer.failures} operations could not be recorded; "
                 f"the last one: {tracer.last_failure}"
             )
-        if self.quiet.captured is not None:
-            site = site_of(self.quiet.captured)
-            notes.append(f"{CAPTURED} ({os.path.basename(site.file)}, line {site.line})")
+        notes += self.quiet.left_alone()
         if tracer.broken:
             notes.append(f"whynan stepped aside after an error of its own: {tracer.broken}")
         return tuple(notes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -21,8 +22,10 @@ from whynan.seam.private import (
     tracing_state,
     transform,
 )
-from whynan.seam.sites import Frames, capture
+from whynan.seam.sites import Frames, capture, site_of
 from whynan.seam.versions import RecorderMode
+
+CAPTURED = "what was captured as a graph is not looked into, nor what its replays compute"
 
 
 def pause() -> Any:
@@ -98,6 +101,13 @@ class Quiet:
             local.own -= 1
             if local.later and not local.own:
                 self._catch_up()
+
+    def left_alone(self) -> list[str]:
+        """What nobody looked at because a graph was captured."""
+        if self.captured is None:
+            return []
+        site = site_of(self.captured)
+        return [f"{CAPTURED} ({os.path.basename(site.file)}, line {site.line})"]
 
     def _is_captured(self) -> bool:
         """While a graph is captured, nothing may be computed besides and nobody may wait."""
