@@ -69,7 +69,7 @@ def test_an_infinity_that_ends_the_program_is_followed_up(
     assert result.report is not None
     found = result.report["anomalies"][0]
     assert found["location"]["source"].endswith("# HERE")
-    assert (found["step"], found["sink"], result.report["reproduced"]) == (25, sink, "rerun")
+    assert (found["step"], found["sink"], result.report["reproduced"]) == (25, sink, "body")
     assert result.code == 3
 
 
