@@ -1,6 +1,6 @@
-"""20,000 small steps under the guard: does memory or the time per step grow?
+"""Many small steps under the guard, and many calls of a model: does memory or the time for one grow?
 
-python benchmarks/soak.py [STEPS]
+python benchmarks/soak.py [STEPS [CALLS]]
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import resource
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -19,27 +20,47 @@ from torch.utils.data import DataLoader, TensorDataset
 import whynan
 
 
-def main(steps: int) -> None:
-    torch.manual_seed(0)
+def measured(what: str, total: int, work: Callable[[], object]) -> None:
+    """In ten parts."""
+    for part in range(10):
+        begin, spent = time.perf_counter(), time.process_time()
+        for _ in range(total // 10):
+            work()
+        each = 1e3 * (time.perf_counter() - begin) / (total // 10)
+        own = 1e3 * (time.process_time() - spent) / (total // 10)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        done = (part + 1) * (total // 10)
+        print(
+            f"{done:>7} {what}  {each:.2f} ms each, {own:.2f} of processor time  peak {peak:.0f} MB",
+            flush=True,
+        )
+
+
+def steps(model: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[None]:
     data = TensorDataset(torch.randn(4096, 16), torch.randn(4096, 1))
     loader = DataLoader(data, batch_size=16, shuffle=True)
+    while True:
+        for x, y in loader:
+            loss = nn.functional.mse_loss(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            yield
+
+
+def main(step_count: int, call_count: int) -> None:
+    torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(16, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 1))
     optimizer = torch.optim.Adam(model.parameters())
-    done, begin = 0, time.perf_counter()
     with whynan.watch(model, optimizer):
-        while done < steps:
-            for x, y in loader:
-                loss = nn.functional.mse_loss(model(x), y)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-                done += 1
-                if done % (steps // 10) == 0:
-                    rate = 1e3 * (time.perf_counter() - begin) / (steps // 10)
-                    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-                    print(f"{done:>7} steps  {rate:.2f} ms/step  peak {peak:.0f} MB", flush=True)
-                    begin = time.perf_counter()
+        training = steps(model, optimizer)
+        measured("steps", step_count, lambda: next(training))
+    model.eval()
+    x = torch.randn(16, 16)
+    with whynan.watch(model), torch.no_grad():
+        measured("calls", call_count, lambda: model(x))
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 20_000)
+    given = [int(a) for a in sys.argv[1:]]
+    main(*[*given, *(50_000, 20_000)[len(given) :]])

@@ -14,6 +14,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="rewrite tests/cases/*/report.txt"
     )
+    parser.addoption(
+        "--every-case", action="store_true", help="all of tests/cases on the toy accelerator"
+    )
 
 
 @pytest.fixture(scope="session")

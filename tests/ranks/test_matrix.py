@@ -13,6 +13,8 @@ from tests.ranks.matrix import FAULTS, KINDS, MODES, judge, judge_healthy, marke
 # already joined, which take a minute: `benchmarks/ranks_matrix.py`.
 QUICK = [kind for kind in KINDS if kind != "joined"]
 TURNS = [(kind, FAULTS[i % 4], MODES[(i // 2) % 2]) for i, kind in enumerate(QUICK)]
+# The value comes to the other rank by a collective that is an operation: nobody may do that again.
+TURNS += [("tp", "data", "auto")]
 
 
 @pytest.fixture(scope="module")

@@ -216,6 +216,43 @@ def test_no_kernel_is_accused_of(name: str) -> None:
     assert not {"wrong_kernel", "unstable_result"} & set(named), found[0].finding
 
 
+def like_tf32(a: Tensor, b: Tensor) -> Tensor:
+    """Operands with eight digits, as some devices multiply them."""
+    return (a.bfloat16().float().unsqueeze(-1) * b.bfloat16().float().unsqueeze(0)).sum(1)
+
+
+def in_any_order(x: Tensor, **named: Any) -> Tensor:
+    """A sum whose order is another one each time, as of threads that add to one number."""
+    flat = x.reshape(-1)
+    return flat[torch.randperm(flat.numel())].cumsum(0)[-1]
+
+
+def summed(*values: float) -> Callable[[], None]:
+    return of(lambda w: (torch.tensor(values) * (w.sum() * 0 + 1)).sum(), 1)
+
+
+# Kernels that are right as far as their digits go: (operator, kernel, program).
+NOISY: dict[str, tuple[str, Callable[..., Any], Callable[[], object]]] = {
+    "log of products that should be equal": ("mm", like_tf32, of(lambda w: torch.log((w @ w.T) - (w.double() @ w.T.double()).float()), 4, 4)),
+    "quotient by a product": ("mm", like_tf32, of(lambda w: 1 / ((w @ w.T) * 0), 4, 4)),
+    "product too large": ("mm", like_tf32, of(lambda w: (w * 1e20) @ (w.T * 1e20), 4, 4)),
+    "product near the end": ("mm", like_tf32, of(lambda w: (w * 0 + 1.3e19) @ (w.T * 0 + 1.3e19), 2, 2)),
+    "root of what cancels": ("mm", like_tf32, of(lambda w: torch.sqrt((w @ w.T) - (w.double() @ w.T.double()).float() - 1e-9), 4, 4)),
+    "sum in any order": ("sum", in_any_order, summed(3e38, 3e38, -3e38, -3e38)),
+    "sum in any order, often": ("sum", in_any_order, summed(*[2e38, -2e38] * 6)),
+    "reciprocal of a sum in any order": ("sum", in_any_order, of(lambda w: 1 / ((torch.tensor([1e8, 1.0, -1e8, -1.0]) * (w * 0 + 1)).sum() * 0), 4)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NOISY)
+def test_noise_is_no_fault_of_a_kernel(name: str) -> None:
+    operator, kernel, program = NOISY[name]
+    torch.manual_seed(1)
+    with overridden(operator, kernel):
+        named = [a.finding.mechanism for a in anomalies_of(program)]
+    assert not {"wrong_kernel", "unstable_result"} & set(named)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_healthy_noise_is_silent(dtype: torch.dtype) -> None:
     assert anomalies_of(half(dtype, lambda w: (w @ w.T).softmax(-1), 16, 16)) == ()
@@ -235,6 +272,25 @@ def test_a_custom_operator_is_compared_with_its_composite_kernel() -> None:
         optimizer.step()
 
     assert mechanism(program) == "wrong_kernel"
+
+
+def test_a_setting_that_makes_a_kernel_less_exact_is_named() -> None:
+    def hasty(a: Tensor, b: Tensor) -> Tensor:
+        out = (a.unsqueeze(-1) * b.unsqueeze(0)).sum(1)
+        return out if torch.get_float32_matmul_precision() == "highest" else spoilt(out)
+
+    program = of(lambda w: w @ w.T, 3, 4)
+    torch.set_float32_matmul_precision("medium")
+    try:
+        with overridden("mm", hasty):
+            found = anomalies_of(program)
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    finding = found[0].finding
+    assert "a setting lets aten::mm compute less exactly" in finding.headline
+    assert [fix.kind for fix in finding.fixes] == ["full_precision"]
+    assert 'set_float32_matmul_precision("highest")' in finding.fixes[0].title
 
 
 def test_nothing_of_the_programs_is_disturbed_by_asking_others() -> None:

@@ -134,7 +134,7 @@ def _fix(script: Path, args: list[str]) -> dict[str, Any]:
 
     program = Program(target=script.name, args=tuple(args))
     trial = Trial(program=program)
-    before = compiled_too(run_forked(trial), trial, run_forked).diagnosis
+    before: Any = compiled_too(run_forked(trial), trial, run_forked).diagnosis
     if not before.anomalies:
         return {"anomaly": None, "fixes": [], "texts": {}}
     search = Search(program=program, before=before, run=run_forked, budget_s=LIMIT_S).go()

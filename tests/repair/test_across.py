@@ -78,8 +78,8 @@ def objective(model, x, y):
     p = model(x)  # probabilities
     return F.nll_loss(torch.log(p), y)
 """,
-        ("        return z  # one row per sample", "    p = model(x)  # probabilities",
-         "    return F.cross_entropy(p, y)"),
+        ("        return z  # one row per sample", "    logits = model(x)  # probabilities",
+         "    return F.cross_entropy(logits, y)"),
     ),
     Program(
         "picked_in_a_loss_function", "log_softmax",
@@ -94,7 +94,8 @@ def objective(model, x, y):
     return likelihood(model(x), y)
 """,
         ("        return z  # one row per sample", "    # of the right class",
-         "    return -torch.log_softmax(p, dim=1)[torch.arange(len(y)), y].mean()"),
+         "def likelihood(logits, y):",
+         "    return -torch.log_softmax(logits, dim=1)[torch.arange(len(y)), y].mean()"),
     ),
     Program(
         "accuracy_needs_the_probability", "log_softmax",
@@ -106,8 +107,9 @@ def objective(model, x, y):
     loss = -torch.log(p.gather(1, y.unsqueeze(1))).mean()
     return loss + 0 * sure
 """,
-        ("    sure = (torch.softmax(p, dim=1).max(dim=1).values > 0.9).float().mean()",
-         "    loss = -torch.log_softmax(p, dim=1).gather(1, y.unsqueeze(1)).mean()"),
+        ("    logits = model(x)", "    p = torch.softmax(logits, dim=1)",
+         "    sure = (p.max(dim=1).values > 0.9).float().mean()",
+         "    loss = -torch.log_softmax(logits, dim=1).gather(1, y.unsqueeze(1)).mean()"),
     ),
     Program(
         "picked_under_a_name", "log_softmax",
@@ -119,7 +121,7 @@ def objective(model, x, y):
     return -picked.log().mean()
 """,
         ("        return z  # one row per sample",
-         "    picked = torch.log_softmax(p, dim=1).gather(1, y[:, None]).squeeze(1)  # of the right class",
+         "    picked = torch.log_softmax(logits, dim=1).gather(1, y[:, None]).squeeze(1)  # of the right class",
          "    return -picked.mean()"),
     ),
     Program(
@@ -136,7 +138,7 @@ def objective(model, x, y):
     return -torch.log(picked).mean() + 0 * sure * picked.shape[0]
 """,
         ("        return z  # one row per sample",
-         "    return torch.gather(torch.log_softmax(p, dim=1), 1, y[:, None])",
+         "    return torch.gather(torch.log_softmax(logits, dim=1), 1, y[:, None])",
          "    sure = (torch.exp(picked) > 0.5).float().mean()",
          "    return -picked.mean() + 0 * sure * picked.shape[0]"),
     ),
@@ -205,7 +207,7 @@ def objective(model, x, y):
 """,
         ("        x = x + 0 * self.soft(x)  # the same module, for something else",
          "        return self.fc(x)",
-         "    return -torch.log_softmax(p, dim=1)[torch.arange(len(y)), y].mean()"),
+         "    return -torch.log_softmax(logits, dim=1)[torch.arange(len(y)), y].mean()"),
     ),
     Program(
         "criterion_handed_in_as_a_parameter", "log_softmax",
@@ -245,7 +247,7 @@ def objective(model, x, y):
     hits(model, x, y)
     return loss_of(model, Likelihood(), x, y)
 """,
-        ("        # to probabilities", "        logp = torch.log_softmax(probs, dim=-1)",
+        ("        # to probabilities", "        logp = torch.log_softmax(logits, dim=-1)",
          "    return (torch.softmax(net(x), dim=-1).argmax(dim=1) == y).sum()"),
     ),
     Program(
@@ -293,7 +295,7 @@ def objective(model, x, y):
     return entropy(model(x), y)
 """,
         ("        return z.squeeze(1)  # one row per sample", "    # by hand",
-         "    return F.binary_cross_entropy_with_logits(p, y)"),
+         "    return F.binary_cross_entropy_with_logits(logits, y)"),
         binary=True,
     ),
     Program(
@@ -306,8 +308,8 @@ def objective(model, x, y):
     loss = -(2.0 * y * p.log() + (1 - y) * (1 - p).log()).mean()
     return loss + 0 * right.float().mean()
 """,
-        ("    right = (torch.sigmoid(p) > 0.5) == y",
-         "    loss = -(2.0 * y * F.logsigmoid(p) + (1 - y) * F.logsigmoid(-p)).mean()"),
+        ("    logits = model(x)", "    p = torch.sigmoid(logits)", "    right = (p > 0.5) == y",
+         "    loss = -(2.0 * y * F.logsigmoid(logits) + (1 - y) * F.logsigmoid(-logits)).mean()"),
         binary=True,
     ),
     Program(
@@ -403,7 +405,7 @@ def test_the_comment_in_the_other_file_stays(repairs: RepairServer, tmp_path: Pa
     program = next(p for p in PROGRAMS if p.other)
     texts = repairs.fix(write(tmp_path, program))["texts"]
     losses = next(text for path, text in texts.items() if path.endswith("losses.py"))
-    assert "    log_p = torch.log_softmax(p, dim=1)  # natural" in losses.splitlines()
+    assert "    log_p = torch.log_softmax(logits, dim=1)  # natural" in losses.splitlines()
     assert len(texts) == 2
 
 

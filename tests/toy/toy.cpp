@@ -30,6 +30,7 @@ std::atomic<int64_t> counted[COUNTERS];
 std::atomic<int64_t> lag{64};            // an event is reached so many kernels later
 std::atomic<bool> shares_generator{false};  // with the CPU: programs draw the same numbers there
 std::atomic<bool> capturing{false};
+std::atomic<bool> without_doubles{false};  // as MPS
 
 // ---- copies that arrive later -----------------------------------------------------------------
 
@@ -323,15 +324,21 @@ struct On {  // allocations go to the current device
   ~On() { current = before; }
 };
 
+void refuse_doubles(std::optional<at::ScalarType> dtype) {
+  TORCH_CHECK(!(without_doubles && dtype == at::kDouble), "toy: this device has no float64");
+}
+
 at::Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
                  std::optional<at::Device> device, std::optional<bool>, std::optional<at::MemoryFormat> format) {
   On on(device);
+  refuse_doubles(dtype);
   return at::detail::empty_generic(size, &toy_allocator, toy_keys(), c10::dtype_or_default(dtype), format);
 }
 
 at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::optional<at::ScalarType> dtype,
                          std::optional<at::Layout>, std::optional<at::Device> device, std::optional<bool>) {
   On on(device);
+  refuse_doubles(dtype);
   return at::detail::empty_strided_generic(size, stride, &toy_allocator, toy_keys(), c10::dtype_or_default(dtype));
 }
 
@@ -625,6 +632,7 @@ void toy_reset() {
 void toy_synchronize() { synchronize(); }
 void toy_set_lag(int64_t kernels) { lag = kernels; }
 void toy_share_generator(bool shares) { shares_generator = shares; }
+void toy_without_doubles(bool on) { without_doubles = on; }
 void toy_capture(bool on) { capturing = on; }
 int toy_device() { return current; }
 void toy_set_device(int index) { current = index; }

@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 SOURCE = Path(__file__).with_name("toy.cpp")
+MEMORY = 1 << 30  # bytes that the device has
 COMPILER = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
 
 
@@ -53,7 +54,6 @@ def load() -> Any:
     torch.ops.load_library(str(path))
     library = _library = ctypes.CDLL(str(path))
     library.toy_counter.restype = library.toy_state_size.restype = ctypes.c_int64
-    library.toy_free = lambda: max(0, (1 << 30) - counts().bytes)
     backend_registration.rename_privateuse1_backend("toy")
     torch._register_device_module("toy", _module(library))
     backend_registration.generate_methods_for_privateuse1_backend()
@@ -83,6 +83,11 @@ def lag(kernels: int) -> None:
 def share_generator(shares: bool = True) -> None:
     """Draw from the CPU's generator: then a program computes there what it computes on the CPU."""
     load().toy_share_generator(shares)
+
+
+def without_doubles() -> None:
+    """The device has no float64 from now on, as MPS."""
+    load().toy_without_doubles(True)
 
 
 @contextlib.contextmanager
@@ -167,7 +172,7 @@ def _module(library: Any) -> ModuleType:
     module.device = device
     module.is_available = lambda: True
     module.is_initialized = lambda: True
-    module.mem_get_info = lambda device=None: (library.toy_free(), 1 << 30)
+    module.mem_get_info = lambda device=None: (max(0, MEMORY - counts().bytes), MEMORY)
     module.synchronisations = lambda: counts().syncs
     module.device_count = lambda: 2
     module.current_device = library.toy_device

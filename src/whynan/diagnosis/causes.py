@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 
 from whynan.diagnosis.circumstances import causes_around
+from whynan.diagnosis.framework import autocast_of
 from whynan.diagnosis.makers import (
     CHOOSING,
     EXPONENTIALS,
@@ -54,6 +55,8 @@ def causes_of(
     found += _from_rounding(op, culprit) if culprit is not None else ()
     if not found and culprit is not None and mechanism in UNGUARDED:
         found += _unguarded(mechanism, op, culprit)
+    autocast = autocast_of(op)
+    found += [autocast] if autocast is not None else []
     found += _from_precision(op, culprit)
     found += causes_around(evidence, mechanism, culprit)
     unique = {cause.code: cause for cause in reversed(found)}

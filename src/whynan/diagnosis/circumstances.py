@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from itertools import pairwise
 
+from whynan.diagnosis.framework import AUTOCAST_OFF
 from whynan.diagnosis.makers import CHOOSING
 from whynan.diagnosis.words import at, dtype_max, plural
 from whynan.model import FROM_BEFORE, Cause, Evidence, Fix, HistoryRow, Operand, OpRecord, number
@@ -46,6 +47,8 @@ def helps_around(
     rounded = "low_precision" in codes and not any(f.kind == "wider_dtype" for f in fixes)
     if rounded and op.dtype not in ("float16", "bfloat16"):
         fixes = (UNROUNDED, *fixes)  # the operation itself is wide enough
+    if "autocast" in codes:
+        fixes = (AUTOCAST_OFF, *fixes)
     if "exploding_gradients" not in codes or op.node is not None or op.phase != "forward":
         return fixes
     return (CLIP, *fixes) if codes[0] == "exploding_gradients" else (*fixes, CLIP)

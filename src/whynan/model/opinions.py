@@ -7,7 +7,8 @@ from typing import Literal
 
 # Not finite by any way, or finite in a wider type only: the operands explain it. `kernel`: another
 # implementation of the same precision is finite, and right. `unstable`: finite when run once more.
-Judgement = Literal["mathematics", "precision", "kernel", "unstable"]
+# `setting`: the same kernel is finite without a setting that lets it compute less exactly.
+Judgement = Literal["mathematics", "precision", "kernel", "setting", "unstable"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +20,7 @@ class Opinion:
     device: str
     nonfinite: int  # of its values, where the kernel's are not finite
     value: float | None = None  # at the witness
+    is_setting: bool = False  # the same kernel, with a setting of the program's taken back
     apart: float | None = None  # from float64, relative to the largest value; None: not finite
 
 

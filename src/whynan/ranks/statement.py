@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from whynan.codec import decode, encode
 from whynan.model import Evidence, OpRecord
 from whynan.ops.table import that
+from whynan.record.schema import EXCHANGES
 from whynan.watching.signs import is_conclusive
 
 MODERATE = 1e12  # products and sums of such values stay far from float32's limit
-EXCHANGES = ("c10d", "_c10d_functional", "_dtensor")  # whose results are other ranks' values
 UNPROVEN = ("entry", "unseen", "uninitialised")  # a collective fills memory that it asked for
 CARRIES = that("copies", "keeps") | {"mul", "div"}
 PHASES = ("init", "data", "forward", "backward", "optimizer")  # of a step, as they follow

@@ -13,6 +13,7 @@ from whynan.model import Circumstances, Evidence, HistoryRow, Layer, Oddity, Sam
 from whynan.record.modules import clean
 from whynan.record.reads import value_after
 from whynan.record.rows import samples_of
+from whynan.seam.devices import double
 from whynan.seam.reading import readable
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ def _layers(recorder: Recorder) -> tuple[Layer, ...]:
                 continue
             shape = tuple(module.weight.shape)  # of a sharded one, as the program wrote it
             usual = math.sqrt(2.0 / math.prod(shape[1:]))
-            rms = float(weight.to(torch.float64).square().mean().sqrt())
+            rms = float(double(weight).square().mean().sqrt())
             if rms > TOO_LARGE * usual:
                 label = f"{clean(name)}.weight".lstrip(".")
                 found.append(Layer(name=label, shape=shape, rms=rms, usual=usual))
@@ -154,7 +155,7 @@ def _parameters(recorder: Recorder) -> list[torch.Tensor]:
 
 
 def _weight_norm(recorder: Recorder) -> float | None:
-    norms = [float(p.to(torch.float64).norm()) for p in _parameters(recorder)]
+    norms = [float(double(p).norm()) for p in _parameters(recorder)]
     finite = [n for n in norms if math.isfinite(n)]
     return max(finite, default=None)
 
@@ -184,7 +185,7 @@ def _moved(rows: tuple[HistoryRow, ...], recorder: Recorder) -> float | None:
 
 def _input_size(inputs: list[torch.Tensor]) -> float | None:
     sizes = [
-        float(t.to(torch.float64).reshape(len(t), -1).abs().median(dim=0).values.max())
+        float(double(t).reshape(len(t), -1).abs().median(dim=0).values.max())
         for t in inputs
         if t.is_floating_point() and t.dim() > 1 and 4 <= t.numel() <= MAX_VALUES
     ]
@@ -195,7 +196,7 @@ def oddity_in(tensor: torch.Tensor) -> Oddity | None:
     """One value far outside its column, or one column far larger than the others."""
     if not tensor.is_floating_point() or not 4 <= tensor.numel() <= MAX_VALUES:
         return None
-    table = tensor.to(torch.float64)
+    table = double(tensor)
     table = table if table.dim() == 2 and len(table) > 3 else table.reshape(-1, 1)
     if not bool(torch.isfinite(table).all()):
         return None

@@ -15,6 +15,7 @@ from whynan.record.records import Record
 from whynan.record.shadow import Shadows
 from whynan.record.slicing import Slicer
 from whynan.record.tracer import Tracer
+from whynan.seam.devices import double
 from whynan.seam.private import stored_values
 from whynan.seam.reading import PLAIN, local_of, readable
 from whynan.seam.sites import Frames
@@ -118,7 +119,7 @@ def _effect(
     actual = tensor.detach()
     if sink == "gradient" and all(not bool(t.detach().any()) for t in others):
         return "every gradient became 0"
-    at = int((right - actual.to(torch.float64)).abs().reshape(-1).argmax())
+    at = int((right - double(actual)).abs().reshape(-1).argmax())
     was, should = actual.reshape(-1)[at].item(), right.reshape(-1)[at].item()
     return f"{name} is {number(was)} where float64 gives {number(should)}"
 

@@ -11,6 +11,7 @@ from whynan.ops.table import row, that
 from whynan.record.reads import Read, value_after, value_before
 from whynan.record.records import Record
 from whynan.record.storages import Index
+from whynan.seam.devices import double
 from whynan.seam.stats import first_nonfinite, index_of
 
 VANISHING = 1e-30  # of a product this small, the smaller factor is the reason
@@ -77,7 +78,7 @@ def _term(record: Record, found: list[Read]) -> dict[int, Index]:
     a, b = (v[r.selection] for v, (_, r) in zip(values, sums, strict=True) if v is not None)
     if a.shape != b.shape or not a.numel():
         return {}
-    shape, a, b = a.shape, a.reshape(-1).to(torch.float64), b.reshape(-1).to(torch.float64)
+    shape, a, b = a.shape, double(a.reshape(-1)), double(b.reshape(-1))
     sizes = (a - b).abs() if record.info.reads == "elementwise" else a.abs() * b.abs()
     if not bool(sizes.any()):  # a 0 times something says more than 0 times 0
         sizes = a.abs() + b.abs()

@@ -7,6 +7,7 @@ in the same order. Until then the bytes are held, within a share of the device's
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,7 +15,7 @@ import torch
 
 from whynan.record.records import Record, record_refs
 from whynan.record.retention import suspect
-from whynan.record.saving import MAX_COPIED
+from whynan.record.saving import MAX_COPIED, drop
 from whynan.record.storages import Entry, Ref
 from whynan.seam.devices import budget, stream_of, wait_for_all
 from whynan.seam.stats import fetched, worst
@@ -64,6 +65,7 @@ class Later:
         self._questions: list[torch.Tensor] = []
         self._held: dict[Entry, torch.UntypedStorage] = {}
         self._changed: dict[Entry, list[tuple[int, Ref, torch.Tensor]]] = {}
+        self._copied: list[tuple[Record, torch.Tensor]] = []  # large operands
         self._streams: set[tuple[torch.device, int]] = set()
         self._room: dict[torch.device, int] = {}  # bytes that may still be held
         self._last: Record | None = None
@@ -106,6 +108,25 @@ class Later:
             copies = self._changed.setdefault(ref[0], [])
             copies.append((index, ref, tensor.detach().clone()))
 
+    def writes(self, record: Record) -> None:
+        """A computed number is applied in place, as by `clip_grad_norm_`. If that number hides an
+        overflow, what it should have been follows from the operands, while they are there."""
+        single = [r for r in record.args[1:] if isinstance(r, Ref) and math.prod(r.shape) == 1]
+        if any(ref[0] in self._held and ref.dtype.is_floating_point for ref in single):
+            self.settle()
+
+    def copy(self, record: Record, tensor: torch.Tensor) -> torch.Tensor | None:
+        """Of a large operand that is about to be overwritten; None: all is known, and nothing asks
+        for it."""
+        size, device = tensor.numel() * tensor.element_size(), tensor.device
+        if self._room.get(device, 0) < size:
+            self.settle()
+            return tensor.detach().clone() if self._tracer.shadowing else None
+        self._room[device] -= size
+        made = tensor.detach().clone()
+        self._copied.append((record, made))
+        return made
+
     def _add(self, question: torch.Tensor | None, device: torch.device) -> int:
         if question is None:
             return NO_QUESTION
@@ -130,7 +151,7 @@ class Later:
             return
         with self._lock:
             events, questions, streams = self._events, self._questions, self._streams
-            held, changed = self._held, self._changed
+            held, changed, copied = self._held, self._changed, self._copied
             self._begin()
         if any(stream_of(device) != stream for device, stream in streams):
             wait_for_all({device for device, _ in streams})
@@ -138,6 +159,9 @@ class Later:
         if self._tracer.met_bad or any(a - a != 0 for a in answers):
             bad = [a - a != 0 for a in answers] + [False]  # NO_QUESTION
             self._follow(events, bad, changed)
+        if not self._tracer.met_bad:
+            for record, copy in copied:
+                drop(record, copy)
         del held  # until here: what explains a bad value is kept by its record now
 
     def _follow(
@@ -191,8 +215,9 @@ def _find_tainted(record: Record) -> None:
 
 def _put_copies(record: Record, changed: dict[Entry, list[tuple[int, Ref, torch.Tensor]]]) -> None:
     """Of operands that were overwritten before anybody knew that they are needed."""
+    written = [ref[0] for ref in record.outs]  # has its own copies
     for position, arg in enumerate(record.args):
-        if not isinstance(arg, Ref) or arg[0] not in changed:
+        if not isinstance(arg, Ref) or arg[0] not in changed or arg[0] in written:
             continue
         copies = [c for index, ref, c in changed[arg[0]] if index > record.index and ref == arg]
         if copies:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from whynan.seam.devices import double
 from whynan.seam.stats import ordinary
 
 MOST_VALUES = 1 << 20
@@ -19,7 +20,7 @@ def exponents_of(x: torch.Tensor) -> dict[int, int]:
     if not (x.is_floating_point() or x.is_complex()) or x.layout is not torch.strided:
         return {}
     flat = ordinary(x.detach()).reshape(-1)
-    sizes = flat[:: flat.numel() // MOST_VALUES + 1].abs().double()
+    sizes = double(flat[:: flat.numel() // MOST_VALUES + 1].abs())
     sizes = sizes[torch.isfinite(sizes) & (sizes > 0)]
     found, counts = torch.unique(torch.frexp(sizes).exponent - 1, return_counts=True)
     return dict(zip(found.tolist(), counts.tolist(), strict=True))

@@ -30,6 +30,7 @@ from whynan.record.recompute import (
 )
 from whynan.record.records import Record
 from whynan.record.storages import Index
+from whynan.seam.devices import double
 from whynan.seam.kernels import capability
 from whynan.seam.private import Mode
 
@@ -61,7 +62,14 @@ def opinions_of(record: Record, k: int, index: Index | None) -> Opinions | None:
 def _suits(record: Record) -> bool:
     info = record.info
     does = info.row.does
-    quiet = not (info.entry or info.allocates or info.view or info.overwrites or "fills" in does)
+    quiet = not (
+        info.entry
+        or info.exchanges
+        or info.allocates
+        or info.view
+        or info.overwrites
+        or "fills" in does
+    )
     return quiet and not draws(record) and record.raised is None and not record.kwargs.get("out")
 
 
@@ -169,8 +177,8 @@ class _Hearing:
             return None
         wide, reference = self._wide([way for way, _ in results])
         for way, out in results:
-            self._note(way.how, out, wide)
-        finite = [out for _, out in results if self._is_finite(out)]
+            self._note(way.how, out, wide, is_setting=way.is_setting)
+        finite = [(way, out) for way, out in results if self._is_finite(out)]
         judgement = self._judgement(again, finite, wide, reference)
         device = self.actual.device
         return Opinions(
@@ -183,15 +191,21 @@ class _Hearing:
         )
 
     def _judgement(
-        self, again: Tensor | None, finite: list[Tensor], wide: Tensor | None, reference: Way | None
+        self,
+        again: Tensor | None,
+        finite: list[tuple[Way, Tensor]],
+        wide: Tensor | None,
+        reference: Way | None,
     ) -> Judgement:
         if wide is None or not self._is_finite(wide):
             return "mathematics"
-        came_out = again is not None and self._is_finite(again)
-        right = [out for out in ([again] if came_out else finite) if self._agrees(out, wide)]  # type: ignore[arg-type]  # a Tensor where it came out
-        if not right or self._is_delicate(wide, reference):
-            return "precision"
-        return "unstable" if came_out else "kernel"
+        if again is not None and self._is_finite(again):
+            steady = self._agrees(again, wide) and not self._is_delicate(wide, reference)
+            return "unstable" if steady else "precision"
+        right = [way for way, out in finite if self._agrees(out, wide)]
+        if any(way.is_setting for way in right):
+            return "setting"
+        return "kernel" if right and not self._is_delicate(wide, reference) else "precision"
 
     # ---- who is asked ------------------------------------------------------------------------
 
@@ -238,7 +252,7 @@ class _Hearing:
 
     def _wide(self, candidates: list[Way]) -> tuple[Tensor | None, Way | None]:
         """In float64, by another implementation where one has that type."""
-        for way in candidates:
+        for way in [way for way in candidates if not way.is_setting]:
             out = self._ask(way, widened)
             if out is not None:
                 self._note(f"{WIDE}, {way.how}", out, None)
@@ -256,7 +270,7 @@ class _Hearing:
         return bool(out[self.bad].isfinite().all())
 
     def _apart(self, out: Tensor, wide: Tensor) -> float | None:
-        here, there = out.to(torch.float64)[self.bad], wide[self.bad]
+        here, there = double(out)[self.bad], wide[self.bad]
         if not (here.isfinite().all() and there.isfinite().all()):
             return None
         return float((here - there).abs().max()) / max(largest(wide), 1e-30)
@@ -281,7 +295,7 @@ class _Hearing:
                 return value
             noise = torch.rand(value.shape, generator=generator, dtype=torch.float64)
             tiny = torch.finfo(value.dtype).tiny
-            flushed = torch.where(value.abs() < tiny, 0.0, value.to(torch.float64))
+            flushed = torch.where(value.abs() < tiny, 0.0, double(value))
             return flushed * (1 + ulps * (2 * noise.to(value.device) - 1))
 
         def magnitudes(value: Tensor) -> Tensor:
@@ -319,7 +333,9 @@ class _Hearing:
                     return True
         return False
 
-    def _note(self, how: str, out: Tensor, wide: Tensor | None) -> None:
+    def _note(
+        self, how: str, out: Tensor, wide: Tensor | None, *, is_setting: bool = False
+    ) -> None:
         index = self.index
         self.asked.append(
             Opinion(
@@ -328,6 +344,7 @@ class _Hearing:
                 device=str(out.device),
                 nonfinite=int((~out[self.bad].isfinite()).sum()),
                 value=float(out[index]) if index is not None else None,
+                is_setting=is_setting,
                 apart=None if wide is None else self._apart(out, wide),
             )
         )

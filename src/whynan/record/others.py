@@ -18,6 +18,14 @@ from whynan.record.schema import REPEATABLE
 from whynan.record.written_out import Results
 from whynan.seam.kernels import composite_of, decompositions, defaults_of
 
+EXACTLY = ("product", "sample", "heads")  # what these settings are about
+_cuda: Any = torch.backends.cuda.matmul
+SETTINGS: dict[str, tuple[Any, str, Any]] = {
+    'with torch.set_float32_matmul_precision("highest")': (torch, "float32_matmul_precision", "highest"),
+    "with torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False": (_cuda, "allow_fp16_reduced_precision_reduction", False),
+    "with torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False": (_cuda, "allow_bf16_reduced_precision_reduction", False),
+}  # fmt: skip
+
 
 class Way(NamedTuple):
     """One implementation; `own`: another kernel of the same operator, which it therefore calls."""
@@ -25,6 +33,7 @@ class Way(NamedTuple):
     how: str
     run: Callable[[Call], Results]
     own: bool = False
+    is_setting: bool = False  # the same kernel, computing as exactly as it can
 
 
 def ways(record: Record, device: torch.device) -> Iterator[Way]:
@@ -45,6 +54,8 @@ def ways(record: Record, device: torch.device) -> Iterator[Way]:
         yield Way("NumPy", lambda call: _numpy(row.numpy[0], call))
     if is_torchs:
         yield from _switched(record, row)
+        if row.reads in EXACTLY:
+            yield from _exactly(record)
     if is_torchs and device.type not in ("cpu", "meta"):
         yield Way("on the CPU", lambda call: _on_cpu(record, call), own=True)
 
@@ -76,6 +87,25 @@ def _switched(record: Record, row: Op) -> Iterator[Way]:
                     return _same(record, call)
 
             yield Way(other, run, own=True)
+
+
+def _exactly(record: Record) -> Iterator[Way]:
+    """The same kernel without a setting that trades digits, or range, for speed."""
+    for how, (owner, name, exact) in SETTINGS.items():
+        ask = getattr(owner, f"get_{name}", None) or (lambda o=owner, n=name: getattr(o, n))
+        now = ask()
+        if now == exact:
+            continue
+        turn = getattr(owner, f"set_{name}", None) or (lambda v, o=owner, n=name: setattr(o, n, v))
+
+        def run(call: Call, turn: Any = turn, exact: Any = exact, now: Any = now) -> Results:
+            turn(exact)
+            try:
+                return _same(record, call)
+            finally:
+                turn(now)
+
+        yield Way(how, run, own=True, is_setting=True)
 
 
 def _named(record: Record, call: Call) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from whynan.record.records import Record, flat
 from whynan.record.relations import reads
 from whynan.record.schema import REPEATABLE
 from whynan.record.storages import Ref
+from whynan.seam.devices import double, has_float64
 
 MAX_NUMEL = 1 << 24
 Change = Callable[[torch.Tensor], torch.Tensor]
@@ -34,9 +35,10 @@ def copied(value: torch.Tensor) -> torch.Tensor:
 
 
 def widened(value: torch.Tensor) -> torch.Tensor:
-    if value.is_floating_point():
-        return value.detach().to(torch.float64, copy=True)
-    return value.detach().to(torch.complex128, copy=True) if value.is_complex() else value
+    """In float64; where the device has none, everything goes to the CPU."""
+    if value.is_floating_point() or value.is_complex():
+        return double(value.detach(), copy=True)
+    return value if has_float64(value.device.type) else value.cpu()
 
 
 def unsubstituted(ref: Ref) -> torch.Tensor | None:
@@ -115,9 +117,14 @@ def _call(record: Record, values: Values, *, wide: bool) -> Call:
 def _swap(values: Values, position: Any, arg: Any, wide: bool) -> Any:
     if isinstance(arg, Ref):
         read = values.get((position, None))
-        return arg.tensor() if read is None else read  # not read: its shape is what counts
+        if read is not None:
+            return read
+        whole = arg.tensor()  # not read: its shape is what counts
+        return widened(whole) if wide and whole is not None else whole
     if isinstance(arg, list) and any(isinstance(a, Ref) for a in arg):
         return [values.get((position, i)) for i in range(len(arg))]
     if wide and isinstance(arg, torch.dtype) and arg.is_floating_point:
         return torch.float64
+    if wide and isinstance(arg, torch.device) and not has_float64(arg.type):
+        return torch.device("cpu")
     return arg

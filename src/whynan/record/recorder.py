@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,11 +50,12 @@ from whynan.seam.private import (
 )
 from whynan.seam.quiet import Quiet
 from whynan.seam.reading import local_of
-from whynan.seam.sites import Frames, capture
+from whynan.seam.sites import Frames, capture, site_of
 from whynan.seam.tensors import tensors_in
 from whynan.seam.versions import run_eagerly
 
 MAX_ORIGINS = 64
+CAPTURED = "what was captured as a graph is not looked into, nor what its replays compute"
 IN_A_THREAD = "the recorder was started in a thread: only that thread and later ones are recorded"
 
 
@@ -119,7 +121,7 @@ class Recorder:
             self._mode = TracerMode(self.tracer)
             self._mode.__enter__()
         self._is_asleep = False
-        self.tracer.on_device = torch.accelerator.is_available()
+        self.tracer.on_device = self.quiet.on_device = torch.accelerator.is_available()
         self.tracer.active = True
 
     def resume(self, step: int, *, uses_optimizer: bool) -> None:
@@ -275,6 +277,9 @@ class Recorder:
                 f"{tracer.failures} operations could not be recorded; "
                 f"the last one: {tracer.last_failure}"
             )
+        if self.quiet.captured is not None:
+            site = site_of(self.quiet.captured)
+            notes.append(f"{CAPTURED} ({os.path.basename(site.file)}, line {site.line})")
         if tracer.broken:
             notes.append(f"whynan stepped aside after an error of its own: {tracer.broken}")
         return tuple(notes)

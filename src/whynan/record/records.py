@@ -10,10 +10,12 @@ import torch
 
 from whynan.model import Material, OpRecord
 from whynan.record.schema import OpInfo, takes_numbers
-from whynan.record.storages import Ref
+from whynan.record.storages import Entry, Ref
 from whynan.seam.sites import Frames, site_of
 from whynan.source.meant import is_assigned
 from whynan.source.positions import called_at
+
+NUMBERS = frozenset({bool, int, float, type(None)})
 
 
 class Record:
@@ -117,3 +119,12 @@ def record_refs(record: Record) -> list[Ref]:
         elif isinstance(arg, list):
             refs += [item for item in arg if isinstance(item, Ref)]
     return refs
+
+
+def holds_tensors(arg: Any) -> bool:
+    return any(type(item) not in NUMBERS and isinstance(item, torch.Tensor) for item in arg)
+
+
+def is_alias(entry: Entry, record: Record) -> bool:
+    """Whether the operation read something of that storage."""
+    return any(ref.entry is entry for ref in record_refs(record))

@@ -20,6 +20,7 @@ from whynan.record.layers import channels, directions, features, product, sample
 from whynan.record.reads import ALL, Given, Read, given, value_after, value_before
 from whynan.record.records import Record
 from whynan.record.storages import Index, Ref
+from whynan.seam.devices import double
 
 MOST_PUT = 6  # of the values put at one place
 
@@ -222,7 +223,7 @@ def _decisive(record: Record, found: list[Read]) -> list[Read]:
     if values is None or len(found) <= MOST_PUT:
         return found[:MOST_PUT]
     places = torch.tensor([r.selection for r in found])
-    sizes = values[tuple(places.t())].abs().to(torch.float64).nan_to_num(nan=torch.inf)
+    sizes = double(values[tuple(places.t())].abs()).nan_to_num(nan=torch.inf)
     return [found[int(i)] for i in sizes.argsort(descending=True, stable=True)[:MOST_PUT]]
 
 

@@ -31,6 +31,8 @@ def save_operands(tracer: Tracer, record: Record, info: OpInfo, args: Any) -> No
     """Of an in-place operation, what it is about to overwrite."""
     if info.random or info.overwrites:
         return
+    if tracer.later:
+        tracer.later.writes(record)
     for position in info.write_args:
         if position >= len(args):
             continue
@@ -39,10 +41,10 @@ def save_operands(tracer: Tracer, record: Record, info: OpInfo, args: Any) -> No
         if tracer.later:
             _note_change(tracer, record, arg, record.args[position])
         if isinstance(arg, torch.Tensor):
-            saved = _saved(tracer, info, arg, record.args[position])
+            saved = _saved(tracer, record, arg, record.args[position])
         elif isinstance(arg, (list, tuple)) and isinstance(record.args[position], list):
             pairs = zip(arg, record.args[position], strict=True)
-            saved = [_saved(tracer, info, tensor, ref) for tensor, ref in pairs]
+            saved = [_saved(tracer, record, tensor, ref) for tensor, ref in pairs]
         if saved is not None:
             record.before = record.before or {}
             record.before[position] = saved
@@ -55,15 +57,25 @@ def _note_change(tracer: Tracer, record: Record, given: Any, refs: Any) -> None:
             tracer.later.changes(record.index, ref, tensor)
 
 
-def _saved(tracer: Tracer, info: OpInfo, tensor: Any, ref: Ref | None) -> torch.Tensor | None:
+def _saved(tracer: Tracer, record: Record, tensor: Any, ref: Ref | None) -> torch.Tensor | None:
     if ref is None or ref.entry.partial or tensor.dtype not in INEXACT:
         return None
     if not is_in_memory(tensor):
         return None
     small = tensor.numel() <= SMALL_NUMEL or tracer.careful or tracer.shadowing
-    if small or info.row.is_risky or tensor.element_size() < 4:
+    if small or record.info.row.is_risky or tensor.element_size() < 4:
         return tensor.detach().clone()  # type: ignore[no-any-return]  # Any in, Tensor out
-    return None
+    return tracer.later.copy(record, tensor) if tracer.later else None
+
+
+def drop(record: Record, copy: torch.Tensor) -> None:
+    """A copy that was made only because nothing was known yet."""
+    kept = {}
+    for position, saved in (record.before or {}).items():
+        if isinstance(saved, list):
+            saved = [None if t is copy else t for t in saved]
+        kept[position] = None if saved is copy else saved
+    record.before = {k: v for k, v in kept.items() if v is not None} or None
 
 
 def copy_operands(record: Record) -> None:

@@ -16,6 +16,7 @@ from whynan.record.recompute import in_float64
 from whynan.record.records import Record, record_refs
 from whynan.record.storages import Entry, Ref
 from whynan.record.tracer import Tracer
+from whynan.seam.devices import double
 
 MAX_SHADOW_NUMEL = 1 << 24
 MAX_DEPTH = 64
@@ -132,7 +133,7 @@ class Shadows:
                 return
             at = source.absorbed_at if source else record.index
             evidence = source.evidence if source else self._look(record)
-            shadow = Shadow(whole.to(torch.float64, copy=True), at, evidence)
+            shadow = Shadow(double(whole, copy=True), at, evidence)
             self.twins[ref.entry.cdata] = (ref.entry, shadow)
         shadow.values.as_strided(ref.shape, ref.stride, ref.offset).copy_(wide)
 
@@ -154,7 +155,7 @@ class Shadows:
             return None
         shadow = found[1]
         right = shadow.values.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
-        actual = tensor.detach().to(torch.float64)
+        actual = double(tensor.detach())
         scale = max(float(right.abs().max()), float(actual.abs().max()))
         gap = float((right - actual).abs().max())
         tolerance = TOLERANCE.get(tensor.dtype, 0.01)
@@ -176,6 +177,6 @@ class Shadows:
 
 def _differs(wide: torch.Tensor, actual: torch.Tensor) -> bool:
     """Whether any element is off by more than rounding explains."""
-    gap = (wide - actual.to(torch.float64)).abs()
+    gap = (wide - double(actual)).abs()
     tiny = torch.finfo(actual.dtype).tiny
     return bool((gap > tiny + ROUNDING.get(actual.dtype, 1e-3) * wide.abs()).any())

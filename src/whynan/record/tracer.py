@@ -9,19 +9,13 @@ from typing import Any
 import torch
 
 from whynan.errors import StopRun
-from whynan.record.attribution import (
-    MAX_LEVELS,
-    MAX_NODES,
-    begin_backward,
-    claim_nodes,
-    claim_view,
-)
+from whynan.record.attribution import MAX_LEVELS, MAX_NODES, begin_backward, claim_nodes, claim_view
 from whynan.record.deferring import Later, conclude
 from whynan.record.follower import Follower
 from whynan.record.local import Local, PerThread
 from whynan.record.meeting import look_into, meet, meet_leaf, meet_viewed_leaf
 from whynan.record.mode import PLAIN_TYPES
-from whynan.record.records import Origin, Record, flat, record_refs
+from whynan.record.records import NUMBERS, Origin, Record, flat, holds_tensors, is_alias
 from whynan.record.retention import MANY_RECORDS, forget, make_room
 from whynan.record.saving import INEXACT, save_operands
 from whynan.record.schema import OpInfo, info_for
@@ -41,7 +35,6 @@ from whynan.seam.quiet import Quiet
 from whynan.seam.sites import capture
 from whynan.seam.stats import look
 
-NUMBERS = frozenset({bool, int, float, type(None)})
 _strided = torch.strided
 _Parameter = torch.nn.Parameter
 _Generator = torch.Generator
@@ -68,9 +61,7 @@ class Tracer:
         self.records: dict[int, Record] = {}
         self.next_index = 0
         self.sweep_at = 0  # number of entries at which the dead among them are dropped
-        self.room = (
-            MANY_RECORDS  # number of records after which it is asked whether they are too many
-        )
+        self.room = MANY_RECORDS  # so many records, and it is asked whether they are too many
         self.step = 0
         self.active = False
         self.began = False  # the setup part of the program is over
@@ -210,7 +201,7 @@ class Tracer:
                         if not entry.leaf and arg.is_leaf:
                             meet_leaf(local, entry, arg)
                 refs.append(ref)
-            elif isinstance(arg, (list, tuple)) and _holds_tensors(arg):
+            elif isinstance(arg, (list, tuple)) and holds_tensors(arg):
                 group = [self.ref(t) if isinstance(t, torch.Tensor) else None for t in arg]
                 for tensor, ref in zip(arg, group, strict=True):
                     if ref is None:
@@ -302,14 +293,13 @@ class Tracer:
         if not outs and not info.reads_out:
             return
         self.records[record.index] = record
-        record.bad = bad
-        averages: list[Any] = []
-        if (bad or self.later) and info.mutates and self.uses_optimizer and not record.in_optimizer:
-            averages = [t for t in written if type(t) is _Parameter and not t.requires_grad]
-        if (bad or self.later) and self.later.ends(record, averages):
-            pass
-        elif bad or record.tainted_in or self.shadowing:
-            conclude(self, record, averages)
+        if bad or record.tainted_in or self.shadowing or self.later:  # hardly ever on a CPU
+            record.bad = bad
+            averages: list[Any] = []
+            if info.mutates and self.uses_optimizer and not record.in_optimizer:
+                averages = [t for t in written if type(t) is _Parameter and not t.requires_grad]
+            if not self.later.ends(record, averages):
+                conclude(self, record, averages)
         if len(self.records) > self.room:
             make_room(self)
             self.follower.operations_are_many()
@@ -340,12 +330,14 @@ class Tracer:
                 entry = Entry(storage)
                 local.holder.hold(entry, storage)
                 entries[cdata] = entry
-            elif not info.mutates and not info.entry and _is_alias(entry, record):
+            elif not info.mutates and not info.entry and is_alias(entry, record):
                 continue  # `_unsafe_view` and the like: new in the schema, old in memory
             elif info.base == "set" and entry.writers:
                 continue  # a tensor is laid over a storage that is known
             else:
                 local.holder.hold(entry, storage)
+            if info.exchanges:
+                entry.share()
             whole = (fresh and info.namespace == "aten") or (
                 tensor.numel() * tensor.element_size() >= entry.nbytes
             )
@@ -403,11 +395,3 @@ class Tracer:
 
 
 _default_dispatch = torch.Tensor.__torch_dispatch__
-
-
-def _holds_tensors(arg: Any) -> bool:
-    return any(type(item) not in NUMBERS and isinstance(item, torch.Tensor) for item in arg)
-
-
-def _is_alias(entry: Entry, record: Record) -> bool:
-    return any(ref.entry is entry for ref in record_refs(record))

@@ -142,6 +142,7 @@ class Constants:
             for table in source.every(cst.Dict):
                 yield from (Place(source, e.value) for e in entries_of(table, name))
             for call in source.every(cst.Call):
+                yield from _default_of_option(source, call, name)
                 if source.code(call.func).split(".")[-1] in ("Namespace", "SimpleNamespace"):
                     for arg in call.args:
                         if arg.keyword is not None and arg.keyword.value == name:
@@ -170,6 +171,19 @@ def entries_of(table: cst.Dict, key: str) -> list[cst.DictElement]:
         and isinstance(e.key, cst.SimpleString)
         and e.key.evaluated_value == key
     ]
+
+
+def _default_of_option(source: Source, call: cst.Call, name: str) -> Iterator[Place]:
+    """`parser.add_argument("--lr", default=0.1)`."""
+    option = call.args[0].value if call.args else None
+    if not source.code(call.func).endswith(".add_argument"):
+        return
+    if not isinstance(option, cst.SimpleString) or not isinstance(option.evaluated_value, str):
+        return
+    if option.evaluated_value.lstrip("-").replace("-", "_") == name:
+        for arg in call.args:
+            if arg.keyword is not None and arg.keyword.value == "default":
+                yield Place(source, arg.value)
 
 
 def _at_the_top(source: Source, name: str) -> Iterator[Place]:

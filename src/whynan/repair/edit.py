@@ -206,7 +206,9 @@ class _Change(cst.CSTTransformer):
             if first and isinstance(updated, STATEMENTS):
                 # what stood above the line, blank lines and comments, stays above what is new
                 first[0] = first[0].with_changes(leading_lines=updated.leading_lines)
-                updated = updated.with_changes(leading_lines=())
+                apart = isinstance(updated, (cst.FunctionDef, cst.ClassDef)) and before[-1].startswith("import ")  # fmt: skip
+                blank = [cst.EmptyLine(indent=False)] * 2 if apart else []
+                updated = updated.with_changes(leading_lines=blank)
             return cst.FlattenSentinel(
                 [*first, cast(cst.BaseStatement, updated), *edit.statements(after)]
             )

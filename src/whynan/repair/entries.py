@@ -25,11 +25,25 @@ def entries(source: Source) -> Iterator[tuple[str, cst.CSTNode, bool]]:
 def _given_to_a_dataset(source: Source) -> Iterator[tuple[str, cst.CSTNode]]:
     """`TensorDataset(x, y)`."""
     for call in source.every(cst.Call):
-        line = source.statement(call)
+        line = source.statement(call) or header(source, call)
         first = call.args[0].value if call.args else None
         named = source.code(call.func).split(".")[-1] == "TensorDataset"
         if named and line is not None and isinstance(first, cst.Name):
             yield first.value, line
+
+
+def header(source: Source, node: cst.CSTNode) -> cst.For | None:
+    """`for x, y in DataLoader(TensorDataset(...)):`, or the loop over epochs around it."""
+    inside, found = node, None
+    for above in source.ancestors(node):
+        if isinstance(above, cst.FunctionDef):
+            break
+        if isinstance(above, cst.For):
+            if found is None and above.iter is not inside:
+                return None
+            found = above
+        inside = above
+    return found
 
 
 def _kept_by_a_dataset(source: Source) -> Iterator[tuple[str, cst.CSTNode]]:

@@ -63,6 +63,8 @@ class Instances:
             self._assigned(source, above.targets[0].target)
         elif isinstance(above, cst.Arg):
             self._given(source, made, above)
+        elif isinstance(above, cst.Return):
+            self._returned(source, above)
         elif not isinstance(above, cst.Expr) and not _is_layer(above):
             raise Lost
 
@@ -96,6 +98,15 @@ class Instances:
                     self._made(other, attribute)
         else:
             raise Lost
+
+    def _returned(self, source: Source, statement: cst.Return) -> None:
+        """By a function that builds it, for each of its callers."""
+        function = source.scope(statement)
+        returns = [r for r in source.every(cst.Return, function) if source.scope(r) is function]
+        if len(returns) != 1 or not isinstance(function, cst.FunctionDef):
+            raise Lost
+        for call in self.project.calls_of(Place(source, function)):
+            self._made(call.source, call.node)
 
     def _refuse_imports_of(self, home: Source, name: str) -> None:
         for source in self.project.mentioning(name):

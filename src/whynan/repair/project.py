@@ -189,8 +189,8 @@ class Project:
             known = source is home or _imports(source, name)
             for node in source.every(cst.Name):
                 above = source.parent(node)
-                if node.value != name or above is definition:
-                    continue
+                if node.value != name or above is definition or isinstance(above, cst.ImportFrom):
+                    continue  # `from objective import objective`: the file of that name
                 if isinstance(above, cst.Attribute) and above.attr is node:
                     if source.code(above.value).split(".")[-1] == stem:
                         found.append(Place(source, above))

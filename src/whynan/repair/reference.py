@@ -20,6 +20,8 @@ ABSURD = 1e4  # times the losses before: float64 holds it, but it is no measure
 
 def is_wanted(anomaly: Anomaly) -> bool:
     codes = {cause.code for cause in anomaly.finding.causes}
+    if anomaly.origin.phase == "optimizer":
+        return False  # another eps takes another course, which is the point
     return bool(codes & OF_PRECISION) and not codes & {"constant_input", "empty_mask"}
 
 

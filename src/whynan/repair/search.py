@@ -90,6 +90,7 @@ class Search:
     def __post_init__(self) -> None:
         self._deadline = time.monotonic() + self.budget_s
         self._root = program_root(self.program)
+        self._answered = ""
         self._reference: tuple[dict[int, float] | None] | None = None
 
     def go(self) -> Search:
@@ -154,6 +155,11 @@ class Search:
             left = self._deadline - time.monotonic()
             if self.found is not None:
                 self._leave(candidate, "an earlier change was verified")
+            elif self._answered and candidate.tier is Tier.TRAINING:
+                self._leave(
+                    candidate,
+                    f"{self._answered} is what helps, and the source shows no place for it",
+                )
             elif _invents(candidate, self.before.anomalies[0].evidence.sink):
                 self._leave(candidate, "the value is only shown, and would be the bound itself")
             elif len([t for t in self.tried if t.seconds]) >= MOST_TRIALS:
@@ -195,6 +201,8 @@ class Search:
         self.tried.append(tried)
         if verdict.verdict == "verified" and candidate.texts:
             self.found = tried
+        elif verdict.verdict == "verified":
+            self._answered = candidate.kind  # done from outside
         self.tell(candidate, verdict)
         return tried
 

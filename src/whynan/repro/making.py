@@ -27,6 +27,7 @@ NO_OPERATION = {
     "number": "the number was bad before torch got it, no operation made it",
     "uninitialised": "it was read from memory that nobody had written: that differs from run to run",
     "unseen": "the operation that made it was not seen",
+    "compiled": "only a compiled graph has it, no operation by itself",
 }
 
 

@@ -54,8 +54,12 @@ class AfterImport:
             setattr(_bootstrap, CALL, self._original)
 
     def _wrapped(self, original: Any) -> Callable[..., Any]:
+        nested = original.__closure__ is not None  # importlib's own has none: another one of these
+
         def call_with_frames_removed(f: Any, /, *args: Any, **kwargs: Any) -> Any:
             namespace = args[1] if f is exec and len(args) == 2 else {}
+            if nested:
+                f, args = original, (f, *args)
             if namespace.get("__name__") != self._name:
                 result = f(*args, **kwargs)
                 self._look()

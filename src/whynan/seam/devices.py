@@ -5,9 +5,12 @@ Nothing here waits for the device.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
+
+from whynan.seam.versions import current_accelerator
 
 SHARE = 8  # of the free memory, what is kept there for an explanation is at most one such part
 UNKNOWN_FREE = 64 << 20  # what is kept on a device that does not say how much is free
@@ -15,7 +18,7 @@ UNKNOWN_FREE = 64 << 20  # what is kept on a device that does not say how much i
 
 def accelerator() -> torch.device | None:
     """The kind of device that this build of torch has besides the CPU, if it is in use."""
-    found = torch.accelerator.current_accelerator()
+    found = current_accelerator()
     if found is None:
         return None
     is_initialized = getattr(torch.get_device_module(found), "is_initialized", None)
@@ -68,7 +71,7 @@ def _free_bytes(device: torch.device) -> int:
 def is_capturing() -> bool:
     """Whether the current stream records a graph: what is launched now becomes part of it, and who
     waits breaks it."""
-    if torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # torch
         return torch.cuda.is_current_stream_capturing()
     kind = accelerator()
     if kind is None:
@@ -88,3 +91,20 @@ def wait_for_all(devices: set[torch.device]) -> None:
     """For everything on them, in whichever stream."""
     for device in devices:
         torch.accelerator.synchronize(device)
+
+
+@functools.cache
+def has_float64(kind: str) -> bool:
+    """MPS has not."""
+    try:
+        torch.empty(0, dtype=torch.float64, device=kind)
+    except (RuntimeError, TypeError):
+        return False
+    return True
+
+
+def double(x: torch.Tensor, *, copy: bool = False) -> torch.Tensor:
+    """In float64 or complex128, on the CPU if its own device has no such type."""
+    kind = torch.complex128 if x.is_complex() else torch.float64
+    device = x.device if has_float64(x.device.type) else torch.device("cpu")
+    return x.to(device, kind, copy=copy)

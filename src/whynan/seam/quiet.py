@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from whynan.seam import default_device, profiling
+from whynan.seam.devices import is_capturing
 from whynan.seam.private import (
     current_mode,
     dispatch_modes,
@@ -19,6 +21,7 @@ from whynan.seam.private import (
     tracing_state,
     transform,
 )
+from whynan.seam.sites import Frames, capture
 from whynan.seam.versions import RecorderMode
 
 
@@ -62,12 +65,14 @@ class Quiet:
 
     def __init__(self, failed: Callable[[BaseException], bool]) -> None:
         self.active = True
+        self.on_device = False  # there is an accelerator
+        self.captured: Frames | None = None  # where a graph was captured first
         self.broken: str | None = None  # the error after which nothing was looked at any more
         self.local = _PerThread()
         self._failed = failed
 
     def __call__(self, work: Callable[..., Any], *args: Any) -> Any:
-        if not self.active:
+        if not self.active or (self.on_device and self._is_captured()):
             return None
         local = self.local
         local.own += 1
@@ -93,6 +98,13 @@ class Quiet:
             local.own -= 1
             if local.later and not local.own:
                 self._catch_up()
+
+    def _is_captured(self) -> bool:
+        """While a graph is captured, nothing may be computed besides and nobody may wait."""
+        if not is_capturing():
+            return False
+        self.captured = self.captured or capture(sys._getframe(2))
+        return True
 
     def then(self, work: Callable[[], None]) -> None:
         """When whynan's work in this thread is over: a mode cannot come or go in the middle of it."""

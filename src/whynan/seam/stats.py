@@ -136,7 +136,9 @@ def worst(x: torch.Tensor) -> torch.Tensor | None:
     if not x.numel():
         return None
     x = ordinary(x)
-    return _vector_norm(torch.view_as_real(x.resolve_conj()) if x.is_complex() else x, math.inf)
+    parts = torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
+    found: torch.Tensor = _vector_norm(parts, math.inf)
+    return found
 
 
 def _alike(tensors: Sequence[torch.Tensor]) -> dict[tuple[torch.device, torch.dtype], list[int]]:
@@ -240,8 +242,14 @@ def nonfinite_indices(x: torch.Tensor, most: int) -> list[tuple[int, ...]]:
     if first is None or x.numel() == 1:
         return [] if first is None else [first]
     every = (~torch.isfinite(ordinary(x.detach()))).reshape(-1).nonzero().reshape(-1)
-    chosen = every[torch.linspace(0, len(every) - 1, min(most, len(every))).round().long()]
+    chosen = every[_spread(len(every), most)]
     return list(dict.fromkeys([first, *(index_of(p, x.shape) for p in chosen.tolist())]))
+
+
+def _spread(count: int, most: int) -> list[int]:
+    """At most so many places out of these, the first and the last among them."""
+    few = min(most, count)
+    return [round(i * (count - 1) / max(1, few - 1)) for i in range(few)]
 
 
 @torch.no_grad()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
 
-from whynan.seam.private import Mode, set_stance
+from whynan.seam.private import Mode, address_of, set_stance
 
 
 class RecorderMode(Mode):  # type: ignore[no-untyped-call]  # torch
@@ -23,12 +24,15 @@ class RecorderMode(Mode):  # type: ignore[no-untyped-call]  # torch
 
 class Mended(weakref.ref[torch.UntypedStorage]):
     """Up to 2.9 an object comes back to life when its last Python name dies before its memory
-    does; a weak reference does not know that, unless torch is asked to mend it."""
+    does; a weak reference does not know that, unless torch is asked to mend it. Nor does it know
+    that the memory is given back while the header is kept, as by torch's own notes of what came
+    from a worker: to mend that one would free it twice."""
 
     def __call__(self) -> Any:
         storage: Any = super().__call__()
-        if storage is not None:
-            storage._fix_weakref()
+        if storage is None or torch.UntypedStorage._expired(address_of(storage)):
+            return None
+        storage._fix_weakref()
         return storage
 
 
@@ -41,6 +45,20 @@ def release(version: str) -> tuple[int, int]:
 HERE = release(torch.__version__)
 Weak = Callable[[torch.UntypedStorage], weakref.ref[torch.UntypedStorage]]
 watch_storage: Weak = weakref.ref if HERE >= (2, 10) else Mended
+
+
+@cache
+def _accelerator() -> torch.device | None:
+    """Up to 2.6 torch raises where there is none, which takes too long for every step."""
+    try:
+        return torch.accelerator.current_accelerator()
+    except RuntimeError:
+        return None
+
+
+current_accelerator: Callable[[], torch.device | None] = (
+    torch.accelerator.current_accelerator if HERE >= (2, 7) else _accelerator
+)
 
 
 def run_eagerly() -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from whynan.seam.devices import budget
 from whynan.seam.private import has_storage, version_of
 from whynan.seam.randomness import Randomness, Saved, same_states
 
@@ -78,7 +79,8 @@ class Kept:
         if sum(t.numel() * t.element_size() for t in plain) > self._free_bytes:
             self.is_complete = False
             return []
-        return [(t, version_of(t), t.detach().clone()) for t in plain]
+        room = {device: budget(device, MAX_BYTES) for device in {t.device for t in plain}}
+        return [(t, version_of(t), _copy(t, room)) for t in plain]
 
     def without_gradients(self) -> None:
         """As they are before a backward pass; the ones there are stay as they are."""
@@ -120,7 +122,7 @@ class Kept:
         for tensor, version, copy in self._copies:
             # batch_norm's statistics change without a new version; `.data` keeps the version
             touched = version_of(tensor) != version or not tensor.requires_grad
-            if touched and not same_values(tensor.detach(), copy):
+            if touched and not same_values(tensor.detach(), copy.to(tensor.device)):
                 self.changed = True
                 tensor.data.copy_(copy)
         for array, copy in self._arrays:
@@ -140,6 +142,13 @@ def _can_be_copied(tensor: torch.Tensor) -> bool:
     if not plain or tensor.layout is not torch.strided or tensor.is_meta or not has_storage(tensor):
         return False
     return not tensor.is_inference()
+
+
+def _copy(tensor: torch.Tensor, room: dict[torch.device, int]) -> torch.Tensor:
+    """Where it is, as long as there is room; else with the host."""
+    room[tensor.device] -= tensor.numel() * tensor.element_size()
+    copied = tensor.detach()
+    return copied.clone() if room[tensor.device] >= 0 else copied.to("cpu", copy=True)
 
 
 def same_values(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -25,6 +25,7 @@ from whynan.seam.reading import readable
 from whynan.seam.support import remark
 from whynan.seam.training import Step
 from whynan.seam.values import know_safetensors
+from whynan.watching import nesting
 from whynan.watching.body import Body
 from whynan.watching.calling import Calls
 from whynan.watching.carried import Carried
@@ -72,12 +73,13 @@ class Watch:
         self.phase: Phase = Guarding(self)
         self._ladder = Ladder() if plan.climbs else None
         self._patches = Patches()
+        self._outer: list[Watch] = []  # that wait for the end of this one
 
     # ---- start and end ----------------------------------------------------------------
 
     def start(self, models: Sequence[Any] = (), optimizers: Sequence[Optimizer] = ()) -> None:
         """Models and optimizers that exist already may be given; later ones are found."""
-        rewind = self.rewind
+        rewind, self._outer = self.rewind, nesting.begin(self)
         for listener in (rewind, rewind.buffers, rewind.batches, self.recorder, self):
             self.events.listen(listener)
         self.events.install(self._patches)
@@ -112,6 +114,18 @@ class Watch:
         self.quiet.active = False
         self.recorder.abandon()
         self._patches.restore()
+        nesting.end(self, self._outer)
+
+    def pause(self) -> None:
+        """Another one looks, inside this one."""
+        if not isinstance(self.phase, Guarding):
+            self.rewind.stop()
+            self.go_quiet()
+        self.quiet.active = False
+
+    def go_on(self) -> None:
+        self.quiet.active = True
+        self.forget_step()
 
     def left_behind(self, names: Mapping[str, Any]) -> None:
         """What a block leaves in its variables is its result."""
@@ -234,6 +248,7 @@ class Watch:
     # ---- what the program does --------------------------------------------------------
 
     def optimizer_made(self, optimizer: Optimizer) -> None:
+        self.quiet.on_device = torch.accelerator.is_available()
         self.progress.uses_optimizer = True
         self.progress.optimizers.add(optimizer)
         self.phase.optimizer_made(optimizer)

@@ -4,7 +4,8 @@ What it catches
     Finite operands, a non-finite result, forward or backward, and another implementation of the same
     operation that gives a finite one from the same operands in the same precision, close to that of
     float64: attention's math kernel, torch's decomposition, oneDNN or cuDNN switched off, NumPy, the
-    plain optimizer instead of the fused one.
+    plain optimizer instead of the fused one; or the same kernel, with a setting such as
+    `torch.set_float32_matmul_precision` taken back.
 
 Why it hurts
     The fault is not in the program: looking for it there costs days. A kernel is never accused for
@@ -44,6 +45,8 @@ TORCHS = "https://github.com/pytorch/pytorch/issues"
 @rule("N005", "wrong-kernel", "wrong_kernel", everywhere=True)
 def wrong_kernel(op: OpRecord, evidence: Evidence) -> Finding | None:
     opinions = op.opinions
+    if opinions is not None and opinions.judgement == "setting":
+        return _reduced(op, opinions, evidence)
     if opinions is None or opinions.judgement != "kernel":
         return None
     return Finding(
@@ -52,6 +55,19 @@ def wrong_kernel(op: OpRecord, evidence: Evidence) -> Finding | None:
         inferred=("the operands are finite and ordinary, and no correct implementation fails on them: it is not the program's formula",),
         label=origin_label(op),
         fixes=(*_around(op), _report(op)),
+    )  # fmt: skip
+
+
+def _reduced(op: OpRecord, opinions: Opinions, evidence: Evidence) -> Finding:
+    """The same kernel is right once it may take its time."""
+    helping = next(o for o in opinions.asked if o.is_setting and not o.nonfinite)
+    switch = helping.how.removeprefix("with ")
+    return Finding(
+        headline=f"{subject(evidence)} because a setting lets {kernel_name(opinions)} compute less exactly: without it the value is finite",
+        observed=(_kernel(op, opinions), *map(told, opinions.asked[:SHOWN])),
+        inferred=("the operands are finite, and the same kernel is right with the setting taken back: it is not the program's formula",),
+        label=origin_label(op),
+        fixes=(Fix(kind="full_precision", title=f"take the setting back: `{switch}`"),),
     )  # fmt: skip
 
 

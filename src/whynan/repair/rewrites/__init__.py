@@ -54,7 +54,7 @@ REMEDIES = {
 def propose(case: Case) -> list[Candidate]:
     """Every change that fits the recorded dataflow and the source: exact ones first."""
     found: list[Candidate] = []
-    for family in (arrays, reading, data) if arrays.is_array(case) else FAMILIES:
+    for family in (plain, arrays, reading, data) if arrays.is_array(case) else FAMILIES:
         try:
             found += family.propose(case)
         except Exception as error:  # one family's fault must not cost the user the others

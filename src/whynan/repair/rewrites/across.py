@@ -19,7 +19,7 @@ from whynan.repair.flow import CRITERIA, ENTROPIES, Chosen, Flow, Log
 from whynan.repair.instances import Instances
 from whynan.repair.places import Lost, Place
 from whynan.repair.project import Project
-from whynan.repair.renames import told_right
+from whynan.repair.renames import AGAIN, holder, told_right
 from whynan.repair.rewrites import entropy, logarithms
 from whynan.repair.rewrites.entropy import BCE_TITLE, binary_entropy, with_logits
 from whynan.repair.source import Expression, Source
@@ -188,7 +188,7 @@ def _changed(case: Case, producer: Producer, flow: Flow, kind: str) -> Iterator[
         edit(source).replace(node, text)
     for place in flow.others:
         assert isinstance(place.node, Expression)
-        edit(place.source).replace(place.node, producer.again(place.source.code(place.node)))
+        edit(place.source).replace(place.node, _again(producer, flow, place))
     for place in (*flow.entropies, *flow.criteria.values()):
         call = place.node
         func = call.func if isinstance(call, cst.Call) else call
@@ -211,16 +211,25 @@ def _changed(case: Case, producer: Producer, flow: Flow, kind: str) -> Iterator[
     title = BCE_TITLE if kind == "bce_with_logits" else TITLES[kind]
     ordered = sorted(edits.values(), key=lambda e: e.source is not source)
     for candidate in case.change_all(ordered, kind, title, Tier.EXACT):
-        yield _with_true_names(case, candidate, flow)
+        yield _with_true_names(case, candidate, flow, producer)
 
 
-def _with_true_names(case: Case, candidate: Candidate, flow: Flow) -> Candidate:
+def _again(producer: Producer, flow: Flow, place: Place) -> str:
+    """The probability, computed again; under its old name where that becomes free."""
+    held = holder(place)
+    if held is not None and held in flow.holders:
+        return held.name + AGAIN
+    return producer.again(place.source.code(place.node))
+
+
+def _with_true_names(case: Case, candidate: Candidate, flow: Flow, producer: Producer) -> Candidate:
     """What held a probability and holds logits now is called so."""
     texts = dict(candidate.texts)
     for path in {held.path for held in flow.holders}:
         source = case.with_texts(texts).source_of(path)
         if source is not None:
-            texts[path] = told_right(source, [h for h in flow.holders if h.path == path]).text()
+            held = [h for h in flow.holders if h.path == path]
+            texts[path] = told_right(source, held, producer.again).text()
     return replace(candidate, texts=texts)
 
 

@@ -62,10 +62,16 @@ def _is_mask(stats: TensorStats | None) -> bool:
     return stats.exponents is None or len(stats.exponents) <= 1
 
 
+def _is_attribute(source: Source, name: cst.Name) -> bool:
+    above = source.parent(name)
+    return isinstance(above, cst.Attribute) and above.attr is name
+
+
 def unused(source: Source, name: str, near: cst.CSTNode) -> str:
     """A name for a new variable in the function around a node."""
     scope = source.scope(near)
-    taken = {n.value for n in source.every(cst.Name, None if scope is source.module else scope)}
+    names = source.every(cst.Name, None if scope is source.module else scope)
+    taken = {n.value for n in names if not _is_attribute(source, n)}
     while name in taken:
         name += "_"
     return name

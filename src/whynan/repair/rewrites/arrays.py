@@ -28,7 +28,9 @@ def propose(case: Case) -> Iterator[Candidate]:
     if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.args:
         floor = _floor(node.func.attr.value)
         argument = node.args[0]
-        if floor is not None and argument.keyword is None:
+        lowest = case.culprit.stats.min if case.culprit and case.culprit.stats else None
+        mark = floor not in (None, "0") and (lowest or 0) < 0  # no rounding: it means something
+        if floor is not None and argument.keyword is None and not mark:
             text = f"{numpy}.maximum({source.code(argument.value)}, {floor})"
             title = f"keep the argument of `{source.code(node.func)}` at or above {floor}"
             edit = Edit(source).replace(argument.value, text)

@@ -28,7 +28,7 @@ def propose(case: Case) -> Iterator[Candidate]:
     divisor = _divisor(source, node)
     if divisor is None or is_plain(case):
         return
-    without = list(_left_out_of_mean(case))
+    without = list(left_out_of_mean(case))
     if without:
         yield from without
         return  # a made-up score would change the mean of the others
@@ -41,7 +41,7 @@ def propose(case: Case) -> Iterator[Candidate]:
     yield from _guarded(case, source, divisor)
 
 
-def _left_out_of_mean(case: Case) -> Iterator[Candidate]:
+def left_out_of_mean(case: Case) -> Iterator[Candidate]:
     """A score of a class that occurs nowhere, shown as part of a mean."""
     if case.anomaly.evidence.sink in ("observed", "output") and case.origin.phase == "forward":
         yield from nan_aware(case, "leave what has no value out of the mean: it occurs nowhere, neither found nor missed")  # fmt: skip
@@ -103,6 +103,9 @@ def _normalize_in_float(case: Case, source: Source, node: Expression) -> Iterato
     text = f"{source.receiver(call.operand)}.float()"
     title = "normalise in float32: its eps of 1e-12 is 0 in float16"
     edit = Edit(source).replace(call.operand, text)
+    other = call.argument(0, "x2") if call.name == "cosine_similarity" else None
+    if other is not None:
+        edit.replace(other, f"{source.receiver(other)}.float()")
     yield from case.change(edit, "cast_float32", title, Tier.EXACT)
 
 
@@ -161,6 +164,8 @@ def _guarded(case: Case, source: Source, divisor: Expression) -> Iterator[Candid
     eps = divisor_floor(case.dtype)
     if made_by(source, divisor, "std") is not None or case.before[:1] == ("std",):
         eps = spread_floor(case.dtype, stats.max if stats is not None else None)
+    if case.culprit is not None and (case.culprit.source or "").startswith("parameter"):
+        eps = "1e-2"  # it is learnt: below that its reciprocal drives every other gradient
     root = made_by(source, divisor, "sqrt", *NORMS)
     if case.origin.phase == "optimizer" and root is not None:
         edit = Edit(source).replace(divisor, f"({source.code(divisor)} + {eps})")

@@ -195,6 +195,10 @@ class Form:
 
     def _reduction(self, node: Expression) -> str | None:
         call = fn(self.source, node)
+        inner = fn(self.source, call.operand) if call is not None and call.name == "abs" else None
+        if inner is not None and inner.name == "det":
+            self.leaves += 1
+            return f"torch.linalg.slogdet({self.source.code(inner.operand)}).logabsdet"
         if call is None or call.inplace or call.name not in ("sum", "prod", "det"):
             return None
         if call.name == "det":

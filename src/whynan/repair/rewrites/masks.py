@@ -11,6 +11,7 @@ from whynan.repair.calls import binary, call_of, fn, is_infinity, made_by, one_m
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.rewrites.amounts import unused
+from whynan.repair.rewrites.division import left_out_of_mean
 from whynan.repair.source import Expression, Source
 
 MASKED = ("all_masked_softmax", "inf_minus_inf", "zero_times_inf", "inf_over_inf")
@@ -35,14 +36,16 @@ def propose(case: Case) -> Iterator[Candidate]:
         yield from _finite_constant(case)
         yield from _finite_scores(case, source, node)
     elif case.mechanism == "empty_reduction":
-        yield from _guarded_mean(case, source, node)
+        without = list(left_out_of_mean(case))
+        yield from without or _guarded_mean(case, source, node)
         yield from _population_std(case, source, node)
 
 
 def draws(source: Source, node: Expression) -> bool:
-    """Whether something is drawn from the scores: a distribution over what is allowed."""
-    name = source.code(node.func).split(".")[-1] if isinstance(node, cst.Call) else ""
-    return name in DISTRIBUTIONS
+    """Whether the function draws from such scores: a distribution over what is allowed."""
+    scope = source.scope(node)
+    calls = source.every(cst.Call, None if scope is source.module else scope)
+    return any(source.code(call.func).split(".")[-1] in DISTRIBUTIONS for call in calls)
 
 
 def _written_by_product(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:

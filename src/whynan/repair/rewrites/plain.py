@@ -31,11 +31,31 @@ def is_plain(case: Case) -> bool:
 
 
 def _failed_here(case: Case) -> Iterator[Candidate]:
-    quotient = binary(case.node, cst.Divide)
-    if case.source is None or quotient is None or not is_plain(case):
+    source, divisor = case.source, _divisor(case)
+    if source is None or divisor is None:
         return
-    edit = Edit(case.source).replace(quotient.right, _at_least_one(case.source, quotient.right))
-    yield from case.change(edit, "divisor_at_least_1", TITLE, Tier.GUARD)
+    constants = Constants(Project(case))
+    home = constants.project.source(source.path)
+    known = home is not None and _value(constants, home, _again(home, source, divisor)) == 0
+    if is_plain(case) or known:
+        edit = Edit(source).replace(divisor, _at_least_one(source, divisor))
+        yield from case.change(edit, "divisor_at_least_1", TITLE, Tier.GUARD)
+
+
+def _divisor(case: Case) -> Expression | None:
+    """Of `a / b`, or of `np.divide(a, b)`."""
+    quotient, node = binary(case.node, cst.Divide), case.node
+    if quotient is not None or not isinstance(node, cst.Call) or len(node.args) < 2:
+        return quotient.right if quotient is not None else None
+    func = node.func
+    name = func.attr.value if isinstance(func, cst.Attribute) else ""
+    return node.args[1].value if name in ("divide", "true_divide") else None
+
+
+def _again(home: Source, source: Source, node: Expression) -> Expression:
+    """The same place in another reading of the file."""
+    found = (e for e in home.every(type(node)) if home.start(e) == source.start(node))
+    return next((e for e in found if home.code(e) == source.code(node)), node)
 
 
 def _of_a_schedule(case: Case) -> Iterator[Candidate]:

@@ -9,6 +9,7 @@ import libcst as cst
 from whynan.model import Oddity
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
+from whynan.repair.entries import header
 from whynan.repair.rewrites.amounts import unused
 from whynan.repair.source import Expression, Source
 
@@ -23,6 +24,8 @@ def propose(case: Case) -> Iterator[Candidate]:
     if case.mechanism == "nonfinite_data" and case.origin.phase == "data" and _is_rare(case):
         yield from _from_table(case)
         yield from _from_pair(case)
+    if case.origin.phase == "data" and case.mechanism in ("log_nonpositive", "sqrt_negative"):
+        yield from _from_returned(case)
     marked = case.mechanism == "nan_literal" and case.origin.phase == "data"
     if marked or (case.mechanism == "nonfinite_data" and _is_rare(case)):
         for source in case.files():
@@ -128,6 +131,31 @@ def _from_pair(case: Case) -> Iterator[Candidate]:
     yield from case.change(edit, "drop_rows", TITLE, Tier.GUARD)
 
 
+def _from_returned(case: Case) -> Iterator[Candidate]:
+    """`return torch.tensor(x), torch.tensor(np.log(price))`: rows without a price are no data."""
+    source, node = case.source, case.node
+    line = source.statement(node) if source is not None and node is not None else None
+    operand = node.args[0].value if isinstance(node, cst.Call) and node.args else None
+    if source is None or line is None or not isinstance(operand, cst.Name):
+        return
+    calls = [c for c in source.every(cst.Call, line) if _last(source, c) in TENSORS and c.args]
+    names = [n.value for c in calls if (n := _bare(source, c.args[0].value)) is not None]
+    if len(names) < 2 or len(names) != len(calls) or operand.value not in names:
+        return
+    sign = ">" if case.mechanism == "log_nonpositive" else ">="
+    texts = _kept(source, line, names, [f"{operand.value} {sign} 0"])
+    title = f"leave out the rows without a positive `{operand.value}`, inputs and targets together"
+    yield from case.change(Edit(source).before(line, *texts), "drop_rows", title, Tier.GUARD)
+
+
+def _bare(source: Source, node: Expression) -> cst.Name | None:
+    """The one variable in an expression, apart from the name of a module."""
+    modules = {source.imported("numpy"), source.torch_name()}
+    names = [n for n in (node, *source.below(node)) if isinstance(n, cst.Name) and source.reads(n)]
+    found = [n for n in names if n.value not in modules]
+    return found[0] if len(found) == 1 else None
+
+
 def _last(source: Source, call: cst.Call) -> str:
     return source.code(call.func).split(".")[-1]
 
@@ -154,10 +182,10 @@ def _without_fill(case: Case, source: Source, fill: str, is_table: bool) -> Iter
         return
 
 
-def _datasets(source: Source) -> Iterator[tuple[cst.SimpleStatementLine, list[str]]]:
+def _datasets(source: Source) -> Iterator[tuple[cst.CSTNode, list[str]]]:
     """`TensorDataset(x, y)`."""
     for call in source.every(cst.Call):
-        line = source.statement(call)
+        line = source.statement(call) or header(source, call)
         names = [a.value.value for a in call.args if isinstance(a.value, cst.Name)]
         named = names and len(names) == len(call.args)
         if named and line is not None and _last(source, call) == "TensorDataset":

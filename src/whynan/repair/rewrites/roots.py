@@ -64,7 +64,7 @@ def _norm_of(source: Source, inner: Expression, total: Fn) -> str | None:
     plain = [a for a in total.rest if a.keyword is None]
     if len(plain) > 2:
         return None
-    parts = [source.code(inner)]
+    parts = [source.code(inner.with_changes(lpar=(), rpar=()))]
     parts += [
         f"{k}={source.code(a.value)}" for k, a in zip(("dim", "keepdim"), plain, strict=False)
     ]

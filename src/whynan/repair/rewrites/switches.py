@@ -9,11 +9,12 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from whynan.model import Opinion
 from whynan.ops.table import LISTS, kernel
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.rewrites.training import optimizers, with_keyword
-from whynan.repair.source import Source
+from whynan.repair.source import Expression, Source
 
 MATH = "torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)"
 WITHOUT = {
@@ -26,7 +27,11 @@ DETERMINISTIC = "torch.use_deterministic_algorithms(True)"
 
 
 def propose(case: Case) -> Iterator[Candidate]:
+    if any(cause.code == "autocast" for cause in case.anomaly.finding.causes):
+        yield from _autocast_off(case)
+        yield from _no_autocast(case)
     if case.mechanism == "wrong_kernel":
+        yield from _exactly(case)
         others = kernel(case.origin.name)[0].others
         if "math" in others:
             yield from _attention(case)
@@ -43,8 +48,63 @@ def propose(case: Case) -> Iterator[Candidate]:
 
 
 def _helps(case: Case, other: str) -> bool:
-    opinions = case.origin.opinions
-    return opinions is not None and any(o.how == other and not o.nonfinite for o in opinions.asked)
+    return any(o.how == other and not o.nonfinite for o in _asked(case))
+
+
+# ---- settings ---------------------------------------------------------------------------
+
+
+def _autocast_off(case: Case) -> Iterator[Candidate]:
+    """The statement alone, its operands as they are or, if others before it are narrow, widened."""
+    source, node = case.source, case.node
+    line = source.statement(node) if source is not None and node is not None else None
+    if source is None or node is None or line is None:
+        return
+    device = "cuda" if _is_on_cuda(case) else "cpu"
+    block = f'with torch.autocast("{device}", enabled=False):'
+    title = "leave this statement out of the autocast"
+    edit = Edit(source).wrap(line, block)
+    yield from case.change(edit, "autocast_off", title, Tier.EXACT)
+    edit = Edit(source).wrap(line, block)
+    operands = _operands(node)
+    for operand in operands:
+        edit.replace(operand, f"{source.receiver(operand)}.float()")
+    if operands:
+        title += ", on float32 operands"
+        yield from case.change(edit, "autocast_off", title, Tier.EXACT)
+
+
+def _no_autocast(case: Case) -> Iterator[Candidate]:
+    """Where the source turns it on."""
+    for source in case.files():
+        for call in source.every(cst.Call):
+            if source.code(call.func).split(".")[-1] == "autocast":
+                edit = with_keyword(source, call, "enabled", "False")
+                yield from case.change(edit, "autocast_off", "switch the autocast off", Tier.EXACT)
+
+
+def _is_on_cuda(case: Case) -> bool:
+    return any("cuda" in (o.device or "") for o in _asked(case))
+
+
+def _asked(case: Case) -> tuple[Opinion, ...]:
+    return case.origin.opinions.asked if case.origin.opinions is not None else ()
+
+
+def _operands(node: Expression) -> list[Expression]:
+    if isinstance(node, cst.BinaryOperation):
+        return [node.left, node.right]
+    if isinstance(node, cst.Call):
+        return [a.value for a in node.args if a.keyword is None and not a.star][:1]
+    return []
+
+
+def _exactly(case: Case) -> Iterator[Candidate]:
+    for opinion in _asked(case):
+        if opinion.is_setting and not opinion.nonfinite:
+            switch = opinion.how.removeprefix("with ")
+            title = "compute as exactly as in the beginning: the setting is taken back"
+            yield from _from_the_start(case, switch, "full_precision", title)
 
 
 # ---- kernels ----------------------------------------------------------------------------

@@ -23,8 +23,10 @@ OPTIMIZERS = frozenset(
 # An update squares the gradient: that overflows whatever the rate.
 SQUARES = that("squares")
 BLOW = 1e3  # times the gradients before it
+ORDINARY = 3  # steps without a blow before it
 GREW = 10.0  # times the first gradient, before the last one
 ROSE = 3.0  # times the smallest loss before
+THROWN = 100.0  # times a weight's own size, in one update
 LEAPT = 0.5  # of a weight's own size, in one update
 DIVERGING = frozenset({"high_learning_rate", "exploding_gradients"})
 TRAINABLE = ("overflow", "log_nonpositive", "invalid_domain", "sqrt_negative")
@@ -70,8 +72,8 @@ def _diverged(case: Case) -> bool:
     rows = _rows_before(case)
     losses = [abs(r.loss) for r in rows if r.loss is not None and math.isfinite(r.loss)]
     rose = len(losses) > 1 and losses[-1] > ROSE * min(losses)
-    moved = any((r.update_ratio or 0.0) > LEAPT for r in rows)
-    return rose and (moved or len(losses) > 2)
+    moved = max((r.update_ratio or 0.0 for r in rows), default=0.0)
+    return moved > THROWN or _was_one_blow(case) or (rose and (moved > LEAPT or len(losses) > 2))
 
 
 def _rows_before(case: Case) -> list[HistoryRow]:
@@ -85,9 +87,11 @@ def _was_one_blow(case: Case) -> bool:
     if not sizes:
         return any(r.grad_max is not None for r in rows)  # beyond what can be measured
     earlier = sizes[:-1]
-    if len(earlier) > 1 and earlier[-1] > GREW * max(1.0, earlier[0]):
+    if 0 < len(earlier) < ORDINARY:
+        return False
+    if earlier and earlier[-1] > GREW * max(1.0, earlier[0]):
         return False  # it grew from step to step
-    return sizes[-1] > BLOW * max([1.0, *earlier])
+    return sizes[-1] > BLOW * max([1.0, *earlier] if earlier else [BLOW])
 
 
 def optimizers(source: Source) -> list[cst.Call]:
