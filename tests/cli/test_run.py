@@ -250,7 +250,7 @@ def test_a_long_program_without_training_is_not_recorded_for_ever(
     assert result.report is not None
     (found,) = result.report["anomalies"]
     assert (found["location"]["line"], found["mechanism"]) == (8, "log_nonpositive")
-    assert (result.code, result.report["reproduced"]) == (3, "rerun")
+    assert (result.code, result.report["reproduced"]) == (3, "body")
 
 
 def test_max_steps(tmp_path: Path, programs: ForkServer) -> None:

@@ -69,7 +69,7 @@ def test_an_infinity_that_ends_the_program_is_followed_up(
     assert result.report is not None
     found = result.report["anomalies"][0]
     assert found["location"]["source"].endswith("# HERE")
-    assert (found["step"], found["sink"], result.report["reproduced"]) == (25, sink, "rerun")
+    assert (found["step"], found["sink"], result.report["reproduced"]) == (25, sink, "body")
     assert result.code == 3
 
 
@@ -317,7 +317,7 @@ def test_a_bad_output_that_only_its_largest_class_is_taken_of_is_harm(
     first = report["anomalies"][0]
     assert (first["sink"], first["mechanism"]) == ("output", "all_masked_softmax")
     assert text.splitlines()[first["location"]["line"] - 1].endswith("# HERE")
-    assert report["reproduced"] in ("live", "rerun")
+    assert report["reproduced"] in ("live", "call")
 
 
 HALVED = """
