@@ -33,7 +33,7 @@ def facts(report: str) -> list[str]:
     """What a user acts on: the fault, and the line. How torch takes an operation apart on the
     way there differs between its releases (2.15 makes one `fill` of `y[:2] = 0.0`)."""
     lines = [line for line in report.splitlines() if line.startswith(("error[", "  --> "))]
-    return [re.sub(r"(-->.*):\d+$", r"\1", line) for line in lines]
+    return [re.sub(r"(-->.*:\d+):\d+$", r"\1", line) for line in lines]
 
 
 def fails_here(expected: dict[str, Any]) -> bool:
