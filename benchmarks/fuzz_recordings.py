@@ -10,6 +10,7 @@ unpacked. What raises anything but whynan's own refusal stays on disk.
 from __future__ import annotations
 
 import argparse
+import copy
 import io
 import json
 import random
@@ -81,7 +82,7 @@ def damaged(data: bytes, rng: random.Random) -> bytes:
     plain = json.loads(data)
     for _ in range(rng.choice((1, 1, 2, 5))):
         owner, key = rng.choice(places(plain, []))
-        owner[key] = rng.choice(HOSTILE)
+        owner[key] = copy.deepcopy(rng.choice(HOSTILE))
         if rng.random() < 0.2 and isinstance(owner, dict):
             del owner[key]
     return json.dumps(plain).encode("utf-8", "surrogatepass")
