@@ -17,6 +17,7 @@ _ITEMS = 100_000  # of a list
 _FEW = {"evidence": 1_000, "notes": 10_000, "path": 20_000, "upstream": 20_000, "shape": 128}
 _WHOLE = 1 << 64
 _ELEMENTS = 1 << 63
+_EXPONENT = 1100  # float64 has 1074
 _VALUES = 1 << 30  # of a tensor that is held, or only of its shape
 _LINE, _COLUMN, _LINES = 10_000_000, 1_000_000, 10_000
 
@@ -61,6 +62,8 @@ def _check_record(value: Any) -> None:
     elif isinstance(value, TensorStats):
         if min(value.shape, default=0) < 0 or math.prod(value.shape) >= _ELEMENTS:
             raise Mismatch("no tensor has that shape", "shape")
+        if any(abs(e) > _EXPONENT or n < 1 for e, n in (value.exponents or {}).items()):
+            raise Mismatch("no values are spread like that", "exponents")
     elif isinstance(value, Site):
         columns = (value.column or 0, value.end_column or 0)
         if not (0 <= value.line <= value.end_line <= _LINE and min(columns) >= 0):

@@ -100,6 +100,8 @@ HUGE: dict[str, Callable[[], Recording]] = {
     "shape of many": lambda: with_evidence(origin=with_stats(shape=(2,) * 50_000)),
     "size": lambda: with_evidence(origin=with_stats(shape=(BIG,))),
     "counts": lambda: with_evidence(origin=with_stats(shape=(3,), nan=BIG, zeros=-BIG)),
+    "spread": lambda: with_evidence(origin=with_stats(exponents={0: 0, 1: -5})),
+    "magnitude": lambda: with_evidence(origin=with_stats(exponents={5000: 1})),
     "line": lambda: with_evidence(origin=at(line=10**15, end_line=10**15)),
     "lines": lambda: with_evidence(origin=at(end_line=10**12)),
     "lines backwards": lambda: with_evidence(origin=at(line=10**6, end_line=-5)),

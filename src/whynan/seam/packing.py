@@ -45,8 +45,10 @@ def unpack(held: Held) -> torch.Tensor:
     if not held.data:
         return torch.zeros(held.shape, dtype=dtype)
     size = math.prod(held.shape) * dtype.itemsize
-    # A few bytes can be packed zeros without end.
-    data = bytearray(zlib.decompressobj().decompress(base64.b85decode(held.data), size + 1))
+    try:  # a few bytes can be packed zeros without end
+        data = bytearray(zlib.decompressobj().decompress(base64.b85decode(held.data), size + 1))
+    except (zlib.error, ValueError):
+        data = bytearray()
     if len(data) != size:
         raise ValueError("a tensor of the recording is damaged")
     return torch.frombuffer(data, dtype=dtype).reshape(held.shape)
