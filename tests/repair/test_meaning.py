@@ -109,6 +109,7 @@ for xb, yb in torch.utils.data.DataLoader(data, batch_size=12):
         + """
 spread = nn.Linear(4, 2)
 spread.weight.data[:, 3] = 0.7
+optimizer = torch.optim.SGD([*model.parameters(), *spread.parameters()], lr=1e-4)
 for step in range(8):
     x = torch.randn(8, 4)
     x[0, 3] = 150.0 if step == 3 else 0.0
@@ -193,9 +194,9 @@ def test_a_faulty_formula_is_not_mended_by_the_rate(repairs: RepairServer, tmp_p
 
     torch.manual_seed(0)
     model = nn.Linear(4, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    for step in range(20):
-        x = torch.randn(16, 4) * (1 if step < 6 else 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for step in range(6):
+        x = torch.randn(16, 4) * (1 if step < 4 else 9)
         loss = (torch.log(model(x) + 3.0) - 1).square().mean()
         optimizer.zero_grad()
         loss.backward()
