@@ -183,6 +183,7 @@ LOOK_ALIKES: dict[str, Callable[[], object]] = {
     "float16 exp": half(torch.float16, lambda w: torch.exp(w + 12), 6),
     "bfloat16 log of a rounded difference": half(torch.bfloat16, lambda w: torch.log((w.abs() + 1) - (w.abs() + 1)), 6),
     "bfloat16 overflow": half(torch.bfloat16, lambda w: torch.exp(w + 100), 6),
+    "float16 eps that is none": half(torch.float16, lambda w: F.binary_cross_entropy(w * 0, w.detach() * 0), 6),
     "logit at 1": of(lambda w: torch.logit(w * 0 + 1), 4),
     "lgamma at 0": of(lambda w: torch.lgamma(w * 0), 4),
     "inverse of a singular matrix": of(lambda w: torch.linalg.inv_ex(w * 0)[0], 3, 3),

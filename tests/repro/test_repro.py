@@ -47,6 +47,7 @@ PROGRAMS = {
     "half": ("loss = ((patients.half() * 500) @ (dose_of_patient.half() * 500)).sum().float()", SGD, "@"),
     "gradient of a root": ("loss = ((patients - patients) * dose_of_patient).pow(2).sum(1).sqrt().sum()", SGD, "torch.sqrt(x)"),
     "gradient of a norm by hand": ("loss = torch.pow((dose_of_patient * 0).abs(), 0.5).sum()", SGD, "x ** 0.5"),
+    "fused update": ("loss = (dose_of_patient * 1e21).sum()", ADAM.replace("eps=0.0", "fused=True"), "_fused_adam"),
     "update": ("loss = (dose_of_patient * torch.tensor([0.0, 1, 1, 1, 1, 1])).sum()", ADAM, "addcdiv"),
 }  # fmt: skip
 

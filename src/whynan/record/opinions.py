@@ -139,6 +139,7 @@ class _Seen(Mode):  # type: ignore[no-untyped-call]  # torch
         super().__init__()  # type: ignore[no-untyped-call]  # torch
         self.called: set[str] = set()
         self.largest = 0.0
+        self.smallest = float("inf")  # but for 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
@@ -146,6 +147,10 @@ class _Seen(Mode):  # type: ignore[no-untyped-call]  # torch
         for tensor in out if isinstance(out, (list, tuple)) else (out,):
             if isinstance(tensor, Tensor) and tensor.is_floating_point() and tensor.numel():
                 self.largest = max(self.largest, largest(tensor))
+                sizes = tensor.detach().abs()
+                self.smallest = min(
+                    self.smallest, float(sizes[sizes > 0].min()) if sizes.any() else self.smallest
+                )
         return out
 
 
@@ -281,7 +286,8 @@ class _Hearing:
 
     def _is_delicate(self, wide: Tensor, way: Way | None) -> bool:
         """Whether a correct kernel may come to another result, by rounding or by its order."""
-        limit = torch.finfo(self.actual.dtype).max
+        limits = torch.finfo(self.actual.dtype)
+        limit, vanishing = limits.max, limits.tiny * limits.eps
         generator = torch.Generator().manual_seed(0)
         call = call_of(self.record)
         sizes = [largest(t) for _, t in _tensors(call) if t.is_floating_point()] if call else []
@@ -309,6 +315,8 @@ class _Hearing:
             reached = max(seen.largest, largest(out))
             if reached > limit / MARGIN and reached > 1.01 * most:
                 return True
+            if seen.smallest < vanishing:
+                return True  # an eps on the way, say, which this type does not have
             if change is disturbed:
                 apart = self._apart(out, wide)
                 if apart is None or apart > STEADY:

@@ -87,7 +87,22 @@ def _watched(step: Step, names: dict[int, str], output: int) -> str:
     written = [literal(step.args[i], names) for i in step.written]
     if output < len(written):
         return f"{written[output]}[0]" if written[output].startswith("[") else written[output]
-    return "result" if _returns_one(step) else f"result[{output - len(written)}]"
+    if _returns_one(step):
+        return "result"
+    return _among_lists(step, output) or f"result[{output - len(written)}]"
+
+
+def _among_lists(step: Step, output: int) -> str | None:
+    """Of an update that returns a list for each of the lists it is given, the list and the place."""
+    returns = schema_of(step.function).returns
+    if len(returns) < 2 or not all(str(r.type).startswith("List") for r in returns):
+        return None
+    given = [len(a) for a in step.args if isinstance(a, list)][: len(returns)]
+    for k, length in enumerate(given):
+        if output < length:
+            return f"result[{k}][{output}]"
+        output -= length
+    return None
 
 
 def literal(value: Any, names: dict[int, str]) -> str:
@@ -107,7 +122,7 @@ def literal(value: Any, names: dict[int, str]) -> str:
 
 def _returns_one(step: Step) -> bool:
     returns = schema_of(step.function).returns
-    return len(returns) == 1 and "[]" not in str(returns[0].type)
+    return len(returns) == 1 and not str(returns[0].type).startswith("List")
 
 
 def _plainer(step: Step) -> Iterator[Step]:
