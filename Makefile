@@ -31,7 +31,7 @@ rules: $(READY)  ## write docs/rules/ from the documentation of the rules
 
 # A whole matrix takes hours; `make matrix TORCH=2.8 PYTHON=3.12` one combination of it.
 matrix:  ## a sample of the tests under every torch and Python that is supported
-	PYTHONPATH=src python3 -m tests.matrix --torch "$(TORCH)" \
+	PYTHONPATH=src python3 -m tests.matrix --torch "$(TORCH)" $(if $(TESTS),--tests "$(TESTS)") \
 	  --python "$(if $(filter command,$(origin PYTHON)),$(PYTHON))"
 
 # torch goes in first and alone: anything that depends on it would otherwise pull a larger build.

@@ -2,6 +2,7 @@
 
     make matrix                          every combination, for hours
     make matrix TORCH=2.8 PYTHON=3.12    one of them
+    make matrix TORCH=2.8 PYTHON=3.12 TESTS="tests/seam tests/record"    other tests than the sample
 
 Each environment is made in a temporary folder as a user would make it, and is gone afterwards: the
 registry's builds of torch take 5 to 7 GB.
@@ -74,12 +75,13 @@ def main() -> int:
     asked = argparse.ArgumentParser()
     asked.add_argument("--torch", default="", help="such as 2.8; several with commas")
     asked.add_argument("--python", default="", help="such as 3.12; several with commas")
+    asked.add_argument("--tests", default=" ".join(SAMPLE), help="files and folders, with spaces")
     options = asked.parse_args()
     rows = []
     for torch in options.torch.split(",") if options.torch else releases():
         for python in options.python.split(",") if options.python else PYTHONS:
             print(f"torch {torch}, Python {python} ...", file=sys.stderr, flush=True)
-            rows.append(combination(torch, python))
+            rows.append(combination(torch, python, options.tests.split()))
     print("| torch | Python | passed | failed | skipped | minutes |\n|---|---|---|---|---|---|")
     print(*rows, sep="\n")
     for row in rows:
@@ -95,7 +97,7 @@ def releases() -> Iterator[str]:
         yield f"{OLDEST[0]}.{minor}"
 
 
-def combination(torch: str, python: str) -> Row:
+def combination(torch: str, python: str, tests: list[str]) -> Row:
     """Set up, run, clean up."""
     interpreter = find_python(python)
     if interpreter is None:
@@ -105,7 +107,7 @@ def combination(torch: str, python: str) -> Row:
         environment = Path(folder)
         try:
             versions = set_up(environment, interpreter, torch)
-            passed, failed, skipped = run_sample(environment)
+            passed, failed, skipped = run_tests(environment, tests)
         except subprocess.CalledProcessError as error:
             return Row(torch=torch, python=python, trouble=f"failed: {error.cmd[0]} {error.cmd[1]}")
         return Row(
@@ -138,10 +140,10 @@ def set_up(environment: Path, interpreter: str, torch: str) -> list[str]:
     return told.stdout.split()
 
 
-def run_sample(environment: Path) -> tuple[int, tuple[str, ...], int]:
+def run_tests(environment: Path, tests: list[str]) -> tuple[int, tuple[str, ...], int]:
     """How many passed, which failed, how many were left out."""
     results = environment / "results.xml"
-    chosen = ["-k", f"not ({NOT_IN_IT})", *SAMPLE]
+    chosen = ["-k", f"not ({NOT_IN_IT})", *tests]
     subprocess.run(
         [environment / "bin" / "python", "-m", "pytest", "-n", "2", "-q", f"--junitxml={results}", *chosen],
         cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=sys.stderr,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from whynan.codec import Mismatch
-from whynan.model import Site, TensorStats
+from whynan.model import Held, Material, Site, TensorStats
 
 MAX_BYTES = 256 << 20  # of the file
 _TEXT = 1_000_000  # characters
@@ -16,7 +17,16 @@ _ITEMS = 100_000  # of a list
 _FEW = {"evidence": 1_000, "notes": 10_000, "path": 20_000, "upstream": 20_000, "shape": 128}
 _WHOLE = 1 << 64
 _ELEMENTS = 1 << 63
+_VALUES = 1 << 30  # of a tensor that is held, or only of its shape
 _LINE, _COLUMN, _LINES = 10_000_000, 1_000_000, 10_000
+
+
+# `whynan repro` executes these, and calls operations by these names: nothing else may stand there.
+_SETTING = re.compile(
+    r"torch\.(set_float32_matmul_precision\('\w+'\)|use_deterministic_algorithms\((True|False)\)"
+    r"|set_default_dtype\(torch\.\w+\))"
+)
+_OPERATOR = re.compile(r"\w+\.\w+\.\w+")
 
 
 def check(value: Any, place: str = "recording") -> None:
@@ -40,7 +50,15 @@ def check(value: Any, place: str = "recording") -> None:
 
 
 def _check_record(value: Any) -> None:
-    if isinstance(value, TensorStats):
+    if isinstance(value, Material):
+        if not all(map(_SETTING.fullmatch, value.settings)):
+            raise Mismatch("a statement that whynan does not write", "settings")
+        if not all(_OPERATOR.fullmatch(call.op) for call in value.calls):
+            raise Mismatch("no operation is called that", "op")
+    elif isinstance(value, Held):
+        if min(value.shape, default=0) < 0 or math.prod(value.shape) > _VALUES:
+            raise Mismatch("more values than a recording holds", "shape")
+    elif isinstance(value, TensorStats):
         if min(value.shape, default=0) < 0 or math.prod(value.shape) >= _ELEMENTS:
             raise Mismatch("no tensor has that shape", "shape")
     elif isinstance(value, Site):

@@ -216,6 +216,43 @@ def test_no_kernel_is_accused_of(name: str) -> None:
     assert not {"wrong_kernel", "unstable_result"} & set(named), found[0].finding
 
 
+def like_tf32(a: Tensor, b: Tensor) -> Tensor:
+    """Operands with eight digits, as some devices multiply them."""
+    return (a.bfloat16().float().unsqueeze(-1) * b.bfloat16().float().unsqueeze(0)).sum(1)
+
+
+def in_any_order(x: Tensor, **named: Any) -> Tensor:
+    """A sum whose order is another one each time, as of threads that add to one number."""
+    flat = x.reshape(-1)
+    return flat[torch.randperm(flat.numel())].cumsum(0)[-1]
+
+
+def summed(*values: float) -> Callable[[], None]:
+    return of(lambda w: (torch.tensor(values) * (w.sum() * 0 + 1)).sum(), 1)
+
+
+# Kernels that are right as far as their digits go: (operator, kernel, program).
+NOISY: dict[str, tuple[str, Callable[..., Any], Callable[[], object]]] = {
+    "log of products that should be equal": ("mm", like_tf32, of(lambda w: torch.log((w @ w.T) - (w.double() @ w.T.double()).float()), 4, 4)),
+    "quotient by a product": ("mm", like_tf32, of(lambda w: 1 / ((w @ w.T) * 0), 4, 4)),
+    "product too large": ("mm", like_tf32, of(lambda w: (w * 1e20) @ (w.T * 1e20), 4, 4)),
+    "product near the end": ("mm", like_tf32, of(lambda w: (w * 0 + 1.3e19) @ (w.T * 0 + 1.3e19), 2, 2)),
+    "root of what cancels": ("mm", like_tf32, of(lambda w: torch.sqrt((w @ w.T) - (w.double() @ w.T.double()).float() - 1e-9), 4, 4)),
+    "sum in any order": ("sum", in_any_order, summed(3e38, 3e38, -3e38, -3e38)),
+    "sum in any order, often": ("sum", in_any_order, summed(*[2e38, -2e38] * 6)),
+    "reciprocal of a sum in any order": ("sum", in_any_order, of(lambda w: 1 / ((torch.tensor([1e8, 1.0, -1e8, -1.0]) * (w * 0 + 1)).sum() * 0), 4)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NOISY)
+def test_noise_is_no_fault_of_a_kernel(name: str) -> None:
+    operator, kernel, program = NOISY[name]
+    torch.manual_seed(1)
+    with overridden(operator, kernel):
+        named = [a.finding.mechanism for a in anomalies_of(program)]
+    assert not {"wrong_kernel", "unstable_result"} & set(named)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_healthy_noise_is_silent(dtype: torch.dtype) -> None:
     assert anomalies_of(half(dtype, lambda w: (w @ w.T).softmax(-1), 16, 16)) == ()

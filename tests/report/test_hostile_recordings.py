@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import re
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +16,16 @@ import pytest
 
 from tests.builders import origin, recording
 from whynan.errors import UsageError
-from whynan.model import Circumstances, Evidence, HistoryRow, Site, TensorStats
+from whynan.model import (
+    Call,
+    Circumstances,
+    Evidence,
+    Held,
+    HistoryRow,
+    Material,
+    Site,
+    TensorStats,
+)
 from whynan.recording import Recording
 from whynan.report import html, json_report
 from whynan.run.reopen import reopen, show
@@ -145,3 +156,36 @@ def test_a_file_that_is_far_too_large_is_not_read(tmp_path: Path) -> None:
         stream.truncate(1 << 40)  # of holes
     with pytest.raises(UsageError, match="too large"):
         reopen(path)
+
+
+LOG = Call(op="aten.log.default", arguments='[[{"tensor": 0}], {}]')
+ZERO = Held(shape=(1,), dtype="float32")
+NOT_OURS = {
+    "statement": Material(calls=(LOG,), tensors=(ZERO,), kind="-inf", settings=("open('x', 'w')",)),
+    "two statements": Material(
+        calls=(LOG,),
+        tensors=(ZERO,),
+        kind="-inf",
+        settings=("torch.set_default_dtype(torch.float32);torch.hub",),
+    ),
+    "operation": Material(
+        calls=(replace(LOG, op="aten.log(open('x', 'w')).default"),), tensors=(ZERO,), kind="-inf"
+    ),
+    "tensor": Material(calls=(LOG,), tensors=(replace(ZERO, shape=(1 << 50,)),), kind="-inf"),
+}
+
+
+@pytest.mark.parametrize("material", NOT_OURS.values(), ids=NOT_OURS)
+def test_what_a_capsule_would_have_executed_is_refused(material: Material, tmp_path: Path) -> None:
+    path = tmp_path / "run.whynan"
+    with_evidence(materials=(material,)).save(path)
+    with pytest.raises(UsageError, match="damaged whynan recording"):
+        reopen(path)
+
+
+def test_a_few_bytes_that_unpack_without_end_are_damage() -> None:
+    from whynan.seam.packing import unpack
+
+    bomb = base64.b85encode(zlib.compress(bytes(1 << 26))).decode()
+    with pytest.raises(ValueError, match="damaged"):
+        unpack(replace(ZERO, data=bomb))

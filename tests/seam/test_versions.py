@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from whynan.seam.versions import Mended, release, watch_storage
 
@@ -28,4 +29,15 @@ def test_a_watched_storage_lives_as_long_as_a_tensor_has_it(watch: Any) -> None:
     window = torch.empty(0).set_(found, 0, (3,), (1,))
     assert window.tolist() == [1.0, 1.0, 1.0]
     del found, window
+    assert weak() is None
+
+
+@pytest.mark.parametrize("watch", [watch_storage, Mended])
+def test_a_header_that_torch_keeps_is_no_storage(watch: Any) -> None:
+    tensor = torch.ones(3)
+    weak = watch(tensor.untyped_storage())
+    noted = StorageWeakRef(tensor.untyped_storage())  # as torch does of what a worker sends
+    assert weak() is not None
+    del tensor
+    assert noted.expired()
     assert weak() is None

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
+from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
@@ -25,7 +28,7 @@ class Training:
         self.model = nn.Sequential(
             nn.Linear(8, 64), nn.BatchNorm1d(64), nn.ReLU(), nn.Linear(64, 4)
         ).to("toy")
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3)
+        self.optimizer: torch.optim.Optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3)
         self.rows = torch.randn(32, 8, device="toy")
         self.clips = clips
 
@@ -76,6 +79,23 @@ def test_a_guarded_step_waits_once_for_the_device() -> None:
         assert counts.kernels - alone_counts.kernels <= 10 * 4
 
 
+class Sign(torch.optim.Optimizer):
+    """Nobody knows whether its update may overflow."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]  # it takes no closure
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                parameter.sub_(parameter.grad.sign(), alpha=group["lr"])
+
+
+@alone
+def test_an_unknown_optimizer_costs_no_second_wait() -> None:
+    training = Training()
+    training.optimizer = Sign(training.model.parameters(), {"lr": 1e-3})
+    assert watched(training, Plan(live_steps=0), 10).syncs == 10
+
+
 @alone
 def test_a_recorded_step_waits_a_few_times_however_many_operations_it_has() -> None:
     counts = watched(Training(), Plan(always_live=True), 10)
@@ -100,6 +120,7 @@ def test_nothing_of_a_healthy_step_is_kept_on_the_device() -> None:
     watch.start(models=[training.model], optimizers=[training.optimizer])
     training.step()
     before = toy.counts().bytes
+    gc.disable()  # nor in circles, which would be there until the collector comes
     for _ in range(5):
         training.step()
     assert toy.counts().bytes == before
@@ -236,3 +257,43 @@ for step in range(14):
         first = found.report["anomalies"][0]
         seen = (first["location"]["line"], first["phase"], first["step"], first["mechanism"])
         assert seen == (14, "backward", 12, "gradient_singularity"), found.stderr
+
+
+OWN = """\
+import torch
+
+
+class Unit(torch.optim.Optimizer):
+    def __init__(self, parameters, lr):
+        super().__init__(parameters, {"lr": lr})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                p -= group["lr"] * p.grad / p.grad.norm()
+
+
+torch.manual_seed(0)
+net = torch.nn.Linear(5, 2).to("toy")
+optimizer = Unit(net.parameters(), 0.01)
+for step in range(STEPS):
+    x = torch.randn(4, 5, device="toy")
+    loss = (net(x) * (step != 8)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("steps", [9, 12])  # the update that spoils all is the last one, or not
+def test_an_update_that_is_read_later_is_told_with_its_own_step(
+    steps: int, tmp_path: Path, programs: ForkServer
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(OWN.replace("STEPS", str(steps)))
+    found = programs.run(script, mode="auto", device="toy")
+    assert found.report is not None, found.stderr
+    first = found.report["anomalies"][0]
+    seen = (first["location"]["line"], first["phase"], first["step"], first["mechanism"])
+    assert seen == (12, "optimizer", 8, "division_by_zero"), found.stderr

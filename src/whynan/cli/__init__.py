@@ -13,6 +13,7 @@ from whynan.cli.doctor import doctor
 from whynan.cli.explain import explain
 from whynan.cli.fix import fix
 from whynan.cli.lint import lint
+from whynan.cli.profilers import code_of_harm
 from whynan.cli.report import report
 from whynan.cli.repro import repro
 from whynan.cli.run import run
@@ -55,6 +56,11 @@ commands.add_command(doctor)
 
 def main() -> None:
     """Entry point."""
+    with code_of_harm():
+        _main()
+
+
+def _main() -> None:
     try:
         code = commands.main(prog_name="whynan", standalone_mode=False)
         _flush()

@@ -29,7 +29,6 @@ from whynan.record.recompute import (
     widened,
 )
 from whynan.record.records import Record
-from whynan.record.schema import EXCHANGES
 from whynan.record.storages import Index
 from whynan.seam.devices import double
 from whynan.seam.kernels import capability
@@ -63,9 +62,14 @@ def opinions_of(record: Record, k: int, index: Index | None) -> Opinions | None:
 def _suits(record: Record) -> bool:
     info = record.info
     does = info.row.does
-    if info.namespace.startswith(EXCHANGES):
-        return False
-    quiet = not (info.entry or info.allocates or info.view or info.overwrites or "fills" in does)
+    quiet = not (
+        info.entry
+        or info.exchanges
+        or info.allocates
+        or info.view
+        or info.overwrites
+        or "fills" in does
+    )
     return quiet and not draws(record) and record.raised is None and not record.kwargs.get("out")
 
 

@@ -9,6 +9,7 @@ from whynan.record.meeting import look_now
 from whynan.record.records import Record, record_refs, writes_literal
 from whynan.record.saving import copy_operands
 from whynan.record.storages import Entry
+from whynan.seam.devices import budget
 
 if TYPE_CHECKING:
     from whynan.record.tracer import Tracer
@@ -43,7 +44,8 @@ def suspect(tracer: Tracer, record: Record) -> None:
     local = tracer.local
     local.kept.append((record, size))
     local.kept_bytes += size
-    while local.kept_bytes > KEEP_BYTES and len(local.kept) > 1:
+    most = budget(record.kept[0].device, KEEP_BYTES) if record.kept else KEEP_BYTES
+    while local.kept_bytes > most and len(local.kept) > 1:
         let_go_oldest(local)
 
 

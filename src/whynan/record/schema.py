@@ -30,7 +30,7 @@ class OpInfo:
     """Facts about one operator overload."""
 
     __slots__ = (
-        "allocates", "arg_names", "base", "call", "composite", "entry", "faithful", "func", "makes_no_node",
+        "allocates", "arg_names", "base", "call", "composite", "entry", "exchanges", "faithful", "func", "makes_no_node",
         "mutates", "name", "namespace", "overwrites", "quiet", "random", "reads", "reads_out", "row", "turns",
         "view", "write_args", "write_kwargs",
     )  # fmt: skip
@@ -45,6 +45,7 @@ class OpInfo:
             return
         name, overload = names_of(func)
         self.namespace: str = func.namespace
+        self.exchanges = self.namespace.startswith(EXCHANGES)
         self.name = f"{func.namespace}.{name}.{overload}"
         self.base: str = name.rstrip("_")
         tags = getattr(func, "tags", ())
@@ -85,6 +86,7 @@ class OpInfo:
     def _higher_order(self, name: str) -> None:
         """`torch.cond` and its like: functions among the arguments, one opaque operation."""
         self.namespace, self.base = "higher_order", name
+        self.exchanges = False
         self.name = f"higher_order.{name}.default"
         self.arg_names = [f"operand {i}" for i in range(64)]
         self.write_args, self.write_kwargs = (), ()

@@ -30,7 +30,7 @@ class Entry:
 
     __slots__ = (
         "batch", "cdata", "copy", "entered", "from_grad", "held", "leaf", "lost", "model_input", "nbytes",
-        "norm", "overflowed", "partial", "tainted", "unseen", "weak", "writers",
+        "norm", "overflowed", "partial", "shared", "tainted", "unseen", "weak", "writers",
     )  # fmt: skip
 
     def __init__(self, storage: torch.UntypedStorage) -> None:
@@ -46,6 +46,7 @@ class Entry:
         self.overflowed = False  # holds an infinity that arithmetic made
         self.from_grad = False  # is a leaf's gradient, or was computed from one outside autograd
         self.leaf = False
+        self.shared = False  # with a collective, whose own thread may be the last to let go of it
         self.lost = False  # what made it bad was recorded, and forgotten for want of room
         self.model_input = False  # was handed to an outermost module
         self.batch: Ref | None = None  # the part of it that a model was given
@@ -54,9 +55,15 @@ class Entry:
 
     def watch(self, storage: torch.UntypedStorage) -> None:
         """Know it, and do not keep it."""
-        if self.weak is None:
+        if self.weak is None and not self.shared:
             self.weak = watch_storage(storage)
         self.held = None
+
+    def share(self) -> None:
+        """Once it is not held, it counts as gone: a thread without Python's lock may be about to free it,
+        and asking a weak reference would bring back what is freed a moment later."""
+        self.shared = True
+        self.weak = None
 
     def storage(self) -> torch.UntypedStorage | None:
         """The bytes, if anybody still keeps them."""

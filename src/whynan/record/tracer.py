@@ -336,6 +336,8 @@ class Tracer:
                 continue  # a tensor is laid over a storage that is known
             else:
                 local.holder.hold(entry, storage)
+            if info.exchanges:
+                entry.share()
             whole = (fresh and info.namespace == "aten") or (
                 tensor.numel() * tensor.element_size() >= entry.nbytes
             )

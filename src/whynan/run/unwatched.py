@@ -12,7 +12,7 @@ from whynan.seam.supported import is_whole, loaded_torch
 
 REMARK = (
     "a process that the script started has trained a model and was not watched: what went wrong "
-    "there, if anything did, is not known"
+    "there, if anything did, is not known; `with whynan.watch():` around its training looks at it"
 )
 _alive: weakref.WeakSet[Forked] = weakref.WeakSet()
 

@@ -114,11 +114,12 @@ def largest(tensors: list[torch.Tensor]) -> float | None:
         return float(torch.stack(ends).abs().max())
 
 
-def learning_rate(optimizer: Optimizer) -> float | None:
-    """The first group's, which is most programs' only one."""
+def learning_rate(optimizer: Optimizer, *, waits: bool = True) -> float | None:
+    """The first group's, which is most programs' only one; None if a device would have to be
+    waited for, unless that is asked for."""
     lr = optimizer.param_groups[0].get("lr") if optimizer.param_groups else None
     if isinstance(lr, torch.Tensor):
-        return _number(lr)
+        return _number(lr) if waits or lr.is_cpu else None
     return float(lr) if isinstance(lr, (int, float)) else None
 
 

@@ -44,8 +44,10 @@ def unpack(held: Held) -> torch.Tensor:
     dtype: torch.dtype = getattr(torch, held.dtype)
     if not held.data:
         return torch.zeros(held.shape, dtype=dtype)
-    data = bytearray(zlib.decompress(base64.b85decode(held.data)))
-    if len(data) != math.prod(held.shape) * dtype.itemsize:
+    size = math.prod(held.shape) * dtype.itemsize
+    # A few bytes can be packed zeros without end.
+    data = bytearray(zlib.decompressobj().decompress(base64.b85decode(held.data), size + 1))
+    if len(data) != size:
         raise ValueError("a tensor of the recording is damaged")
     return torch.frombuffer(data, dtype=dtype).reshape(held.shape)
 

@@ -184,6 +184,13 @@ read(
     instead="a plain weak reference, which is enough from 2.10 on",
     lost="Up to 2.9: a storage counts as gone while the program still has it.",
 )
+read(
+    "torch.UntypedStorage._expired",
+    since="2.0",
+    until="2.9",
+    instead="a plain weak reference, which is enough from 2.10 on",
+    lost="Up to 2.9: a storage counts as there while its memory is gone.",
+)
 is_zero_tensor: Callable[[Tensor], bool] = needed(
     "torch._C.TensorBase._is_zerotensor",
     since="2.2",

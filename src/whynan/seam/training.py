@@ -121,32 +121,41 @@ class Optimizers:
             code = getattr(original, "__code__", None)
             closure = closure if callable(closure) else None
             this = Step(optimizer, sys._getframe(1), sys._getframe(), code, closure)
-            mode = None
-            local.depth += 1
             try:
-                if this.has_closure and type(optimizer).__module__.startswith("torch.optim"):
-                    looking = self._looking(closure, this)
-                    result = original(optimizer, looking, *args[1:])
-                else:
-                    self._decide(this)
-                    if this.cancelled:
-                        result = None
-                    else:
-                        mode = pause() if this.is_calm else None
-                        result = original(optimizer, *args, **kwargs)
-            except _Cancelled as cancelled:
-                result = cancelled.result
-                self._events.tell("step_left", this)
+                return self._stepped(original, this, optimizer, args, kwargs)
             finally:
-                if mode is not None:
-                    resume(mode)
-                local.depth -= 1
-            self.scaling.has_stepped = True
-            if not this.cancelled:
-                self._events.tell("step_ends", this)
-            return result
+                del this  # it knows this frame; in a circle, they would keep the caller's variables
 
         return step
+
+    def _stepped(
+        self, original: Callable[..., Any], this: Step, optimizer: Any, args: Any, kwargs: Any
+    ) -> Any:
+        local, mode = self._quiet.local, None
+        local.depth += 1
+        try:
+            closure = this.closure
+            if closure is not None and type(optimizer).__module__.startswith("torch.optim"):
+                looking = self._looking(closure, this)
+                result = original(optimizer, looking, *args[1:])
+            else:
+                self._decide(this)
+                if this.cancelled:
+                    result = None
+                else:
+                    mode = pause() if this.is_calm else None
+                    result = original(optimizer, *args, **kwargs)
+        except _Cancelled as cancelled:
+            result = cancelled.result
+            self._events.tell("step_left", this)
+        finally:
+            if mode is not None:
+                resume(mode)
+            local.depth -= 1
+        self.scaling.has_stepped = True
+        if not this.cancelled:
+            self._events.tell("step_ends", this)
+        return result
 
     def _decide(self, step: Step) -> None:
         for decision in self._events.ask("step_begins", step):
@@ -216,8 +225,11 @@ class _Scaling:
                 return original(scaler, optimizer, *args, **kwargs)
             this = Step(optimizer, sys._getframe(1), sys._getframe())
             self.has_stepped = False
-            result = original(scaler, optimizer, *args, **kwargs)
-            self._events.tell("scaler_stepped", scaler, this, self.has_stepped)
-            return result
+            try:
+                result = original(scaler, optimizer, *args, **kwargs)
+                self._events.tell("scaler_stepped", scaler, this, self.has_stepped)
+                return result
+            finally:
+                del this  # as above
 
         return step

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from whynan.seam.private import Mode, set_stance
+from whynan.seam.private import Mode, address_of, set_stance
 
 
 class RecorderMode(Mode):  # type: ignore[no-untyped-call]  # torch
@@ -24,12 +24,15 @@ class RecorderMode(Mode):  # type: ignore[no-untyped-call]  # torch
 
 class Mended(weakref.ref[torch.UntypedStorage]):
     """Up to 2.9 an object comes back to life when its last Python name dies before its memory
-    does; a weak reference does not know that, unless torch is asked to mend it."""
+    does; a weak reference does not know that, unless torch is asked to mend it. Nor does it know
+    that the memory is given back while the header is kept, as by torch's own notes of what came
+    from a worker: to mend that one would free it twice."""
 
     def __call__(self) -> Any:
         storage: Any = super().__call__()
-        if storage is not None:
-            storage._fix_weakref()
+        if storage is None or torch.UntypedStorage._expired(address_of(storage)):
+            return None
+        storage._fix_weakref()
         return storage
 
 

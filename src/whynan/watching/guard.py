@@ -63,6 +63,19 @@ class Before:
 NOTHING = Before()  # nearly always
 
 
+@dataclass(slots=True)
+class _Update:
+    """An update that is made, and what it may have spoilt."""
+
+    optimizer: Optimizer
+    kept: list[tuple[torch.Tensor, torch.Tensor, str | None]]
+    at: int
+    frames: Frames | None
+    is_written: IsWritten
+    sizes: list[torch.Tensor] = field(default_factory=list)  # on a device, not read yet
+    known: list[float] = field(default_factory=list)
+
+
 class _PerThread(threading.local):
     def __init__(self) -> None:
         self.losses: list[torch.Tensor] = []  # not looked at yet: that may mean waiting
@@ -70,6 +83,7 @@ class _PerThread(threading.local):
         self.clipped: list[torch.Tensor] = []  # norms that the gradients were scaled by
         self.had_gradients = False  # under a huge loss, right after its backward pass
         self.gradients: list[torch.Tensor] = []  # norms of some, then, on a device
+        self.update: _Update | None = None  # the last one, if a device has not told of it yet
 
 
 class Guard:
@@ -183,7 +197,8 @@ class Guard:
         """Gradients, and what is known of them."""
         dense, variances = _gradients(optimizer), self.buffers.variances
         asked = dense + variances if variances else dense
-        found = self._from_device(asked) if self.local.losses else norms(asked)
+        waits = self.local.losses or self.local.update is not None
+        found = self._from_device(asked) if waits else norms(asked)
         self.history.gradients(found[: len(dense)] if variances else found)
         self._is_spoilt = any(v - v != 0 for v in found[len(dense) :]) if variances else False
         self._is_safe = moves_safely(optimizer)
@@ -197,9 +212,12 @@ class Guard:
         local = self.local
         losses = [(loss, q) for loss in local.losses if (q := _question(loss)) is not None]
         questions = [question for _, question in losses]
-        every = (launched_norms(asked), questions, local.clipped, local.gradients)
+        before = local.update.sizes if local.update is not None else []
+        every = (launched_norms(asked), questions, local.clipped, local.gradients, before)
         found = iter(fetched([scalar for some in every for scalar in some]))
-        sizes, values, clipped, gradients = ([next(found) for _ in some] for some in every)
+        sizes, values, clipped, gradients, states = ([next(found) for _ in some] for some in every)
+        if local.update is not None:
+            local.update.known = states
         local.values += [
             value if loss.numel() == 1 or value - value != 0 else 0.0
             for (loss, _), value in zip(losses, values, strict=True)
@@ -234,20 +252,37 @@ class Guard:
             for owner, values, key in state_of(optimizer)
             if values.layout is torch.strided and values.is_floating_point()
         ]
-        found = norms([v for _, v, _ in kept])
-        for (owner, tensor, key), size in zip(kept, found, strict=True):
+        values = [v for _, v, _ in kept]
+        update = _Update(optimizer, kept, at, capture(step.frame), is_written)
+        if values and not (values[0].is_cpu and values[-1].is_cpu):
+            update.sizes = launched_norms(values)  # read with the next step's gradients
+            self.local.update = update
+            return []
+        return self._spoilt_by(update, norms(values))
+
+    def late_signs(self) -> list[Sign]:
+        """On a device: what `after` would have said of the update before."""
+        update, self.local.update = self.local.update, None
+        if update is None:
+            return []
+        return self._spoilt_by(update, update.known or fetched(update.sizes))
+
+    def _spoilt_by(self, update: _Update, sizes: list[float]) -> list[Sign]:
+        optimizer = update.optimizer
+        for (owner, tensor, key), size in zip(update.kept, sizes, strict=True):
             if size - size == 0 or not has_nonfinite(tensor):
                 continue
-            if is_written(tensor) if key else self._is_infinite_from_the_start(owner):
+            if update.is_written(tensor) if key else self._is_infinite_from_the_start(owner):
                 continue
             name = next(n for n, p in parameters(optimizer) if p is owner)
             whose = f"{type(optimizer).__name__}'s {key} of {name}" if key else f"parameter {name}"
-            return [_sign("parameter", whose, at, capture(step.frame))]
+            return [_sign("parameter", whose, update.at, update.frames)]
         return []
 
     def note_row(self, step: Step, at: int, scale: float | None) -> None:
         values = self.local.values
-        self.history.row(at, values[-1] if values else None, learning_rate(step.optimizer), scale)
+        rate = learning_rate(step.optimizer, waits=False)
+        self.history.row(at, values[-1] if values else None, rate, scale)
 
     def _is_infinite_from_the_start(self, parameter: torch.Tensor) -> bool:
         known = self._infinite.get(id(parameter))

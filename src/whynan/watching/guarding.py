@@ -98,6 +98,7 @@ class Guarding(Phase):
         if watch.progress.waits:
             return "go"
         look = guard.before(step, at)
+        self._look_back()
         if look is NOTHING and not watch.ledger.waits:
             return "go"
         watch.ledger.backward_begins([] if watch.progress.scaling.in_use else look.losses)
@@ -114,11 +115,19 @@ class Guarding(Phase):
             watch.quiet.then(partial(watch.quiet, live.step_begins, step))
         return "go"
 
+    def _look_back(self) -> None:
+        """On a device: what became of the update before this one."""
+        spoilt = self.watch.guard.late_signs()
+        if spoilt:
+            self._harm(self.watch.ledger.step_ends(spoilt), None)
+
     def step_ends(self, step: Step) -> None:
         watch, at = self.watch, self.watch.progress.step
         if not watch.progress.waits:
             watch.guard.note_row(step, at, watch.progress.scaling.scale)
             state = watch.guard.after(step, at, watch.recorder.slicer.is_written)
+            if watch.plan.together:  # ranks decide about each step when it ends
+                state = state or watch.guard.late_signs()
             counted = watch.ledger.step_ends(state)
             if counted:
                 self._harm(counted, None)
@@ -137,6 +146,7 @@ class Guarding(Phase):
 
     def settle(self) -> None:
         if self.watch.progress.is_live():
+            self._look_back()
             self.watch.go_live()
         else:
             self.watch.rewind.save_at_border()
@@ -235,6 +245,7 @@ class Guarding(Phase):
         watch, at = self.watch, self.watch.progress.step
         if watch.progress.waits:
             return
+        self._look_back()
         self._look_at_leaves()
         losses = watch.guard.bad_losses(at, None)
         if losses and not watch.progress.scaling.in_use:  # that nobody stepped with

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from whynan.seam.devices import budget
 from whynan.seam.private import has_storage, version_of
 from whynan.seam.randomness import Randomness, Saved, same_states
 
@@ -45,8 +46,10 @@ class Kept:
         for found in reachable(roots):
             if with_parameters or not isinstance(found, nn.Parameter):
                 self._note(found)
+        self._own = len(self._containers)  # not from those around
+        known = {id(container) for container, _ in self._containers}
         for found in reachable(around):
-            if isinstance(found, _Container):
+            if isinstance(found, _Container) and id(found) not in known:
                 self._note(found)
         self._gradients = [(t, t.grad) for t in self._tensors.values() if t.is_leaf]
         self._copies = self._copied()
@@ -76,7 +79,8 @@ class Kept:
         if sum(t.numel() * t.element_size() for t in plain) > self._free_bytes:
             self.is_complete = False
             return []
-        return [(t, version_of(t), t.detach().clone()) for t in plain]
+        room = {device: budget(device, MAX_BYTES) for device in {t.device for t in plain}}
+        return [(t, version_of(t), _copy(t, room)) for t in plain]
 
     def without_gradients(self) -> None:
         """As they are before a backward pass; the ones there are stay as they are."""
@@ -95,8 +99,9 @@ class Kept:
         return self._begun is None or not same_states(now, self._begun)
 
     def is_as_it_was(self) -> bool:
-        """Whether all has the same values still, though perhaps in other objects."""
-        return all(_alike(now, then) for now, then in self._containers) and all(
+        """Whether all that was reached from the roots has the same values still, though perhaps in other
+        objects."""
+        return all(_alike(now, then) for now, then in self._containers[: self._own]) and all(
             same_values(tensor.detach(), copy) for tensor, _, copy in self._copies
         )
 
@@ -104,7 +109,7 @@ class Kept:
         """Counters that have gone on, and by how much."""
         return [
             (now, key, now[key] - before)
-            for now, then in self._containers
+            for now, then in self._containers[: self._own]
             if isinstance(then, dict)
             for key, before in then.items()
             if type(before) is int and type(now.get(key)) is int and now[key] != before
@@ -117,7 +122,7 @@ class Kept:
         for tensor, version, copy in self._copies:
             # batch_norm's statistics change without a new version; `.data` keeps the version
             touched = version_of(tensor) != version or not tensor.requires_grad
-            if touched and not same_values(tensor.detach(), copy):
+            if touched and not same_values(tensor.detach(), copy.to(tensor.device)):
                 self.changed = True
                 tensor.data.copy_(copy)
         for array, copy in self._arrays:
@@ -137,6 +142,13 @@ def _can_be_copied(tensor: torch.Tensor) -> bool:
     if not plain or tensor.layout is not torch.strided or tensor.is_meta or not has_storage(tensor):
         return False
     return not tensor.is_inference()
+
+
+def _copy(tensor: torch.Tensor, room: dict[torch.device, int]) -> torch.Tensor:
+    """Where it is, as long as there is room; else with the host."""
+    room[tensor.device] -= tensor.numel() * tensor.element_size()
+    copied = tensor.detach()
+    return copied.clone() if room[tensor.device] >= 0 else copied.to("cpu", copy=True)
 
 
 def same_values(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -5,6 +5,7 @@ Both would hear each step, and what one takes back the other takes for the progr
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from typing import TYPE_CHECKING
@@ -12,13 +13,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from whynan.watching.watch import Watch
 
-_looking: weakref.WeakKeyDictionary[Watch, int] = weakref.WeakKeyDictionary()  # and their threads
+# With the process and the thread in which they began.
+_looking: weakref.WeakKeyDictionary[Watch, tuple[int, int]] = weakref.WeakKeyDictionary()
 
 
 def begin(watch: Watch) -> list[Watch]:
     """Those around it in this thread, which wait now."""
-    here = threading.get_ident()
-    outer = [w for w, thread in _looking.items() if thread == here and w.quiet.active]
+    here = os.getpid(), threading.get_ident()
+    for other in [w for w, (process, _) in _looking.items() if process != here[0]]:
+        other.abandon()  # a forked process has its parent's, which looks at nothing here
+    outer = [w for w, place in _looking.items() if place == here and w.quiet.active]
     for other in outer:
         other.pause()
     _looking[watch] = here
