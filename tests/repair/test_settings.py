@@ -200,3 +200,23 @@ def test_an_option_of_the_command_line_keeps_its_name(
         "lower_lr",
         ['parser.add_argument("--learning-rate", type=float, default=0.05)'],
     )
+
+
+def test_a_fraction_is_no_count(repairs: RepairServer, tmp_path: Path) -> None:
+    """`1 - decay**step` is 0 once; at least 1 it would be another number at every other step."""
+    text = """
+    import torch
+
+    w = torch.ones(3, requires_grad=True)
+    optimizer = torch.optim.SGD([w], lr=0.01)
+    average = torch.zeros(3)
+    for step in range(4):
+        average = 0.9 * average + 0.1 * w.detach() * step
+        loss = (w * average / (1 - 0.9**step)).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+    found = repairs.fix(unpacked(tmp_path, text))
+    assert found["anomaly"] == "division_by_zero"
+    assert "divisor_at_least_1" not in {f["kind"] for f in found["fixes"]}

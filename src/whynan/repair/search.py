@@ -37,6 +37,8 @@ BOUNDS = (
     "np_maximum",
     "np_divisor",
     "smooth_",
+    "separate_",
+    "divisor_",
 )
 MOST_TRIALS = 16  # a change that needs more guessing than that is none an expert would make
 LEAST_S = 5.0  # no trial is started with less time than this

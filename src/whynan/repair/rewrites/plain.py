@@ -37,7 +37,8 @@ def _failed_here(case: Case) -> Iterator[Candidate]:
     constants = Constants(Project(case))
     home = constants.project.source(source.path)
     known = home is not None and _value(constants, home, _again(home, source, divisor)) == 0
-    if is_plain(case) or known:
+    counted = source.code(divisor).startswith("len(") and is_plain(case)
+    if counted or known:  # of a fraction, as `1 - decay**step`, 1 would be another number
         edit = Edit(source).replace(divisor, _at_least_one(source, divisor))
         yield from case.change(edit, "divisor_at_least_1", TITLE, Tier.GUARD)
 
