@@ -99,7 +99,7 @@ class Repeating(Live):
         while frame is not None and frame.f_code is not self.code:
             frame = frame.f_back
         if frame is not None:
-            self.before_update |= frame.f_locals.keys()
+            self.before_update.update(frame.f_locals)
 
     def _is_the_same(self) -> bool:
         now = self.watch.guard.loss_values()
