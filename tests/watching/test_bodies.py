@@ -151,6 +151,34 @@ def test_a_turn_is_repeated_in_place_in(loop: str, programs: ForkServer, tmp_pat
     assert result.code == 3
 
 
+WRAPPER = """
+class Wrapped:
+    def __init__(self, optimizer): self.optimizer = optimizer
+    def zero_grad(self): self.optimizer.zero_grad()
+    def step(self): self.optimizer.step()
+def backward(loss): loss.backward()
+"""
+
+
+def test_a_librarys_wrapper_around_the_optimizer_stands_in_no_ones_way(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    library = tmp_path / "site-packages"
+    library.mkdir()
+    (library / "wrapper.py").write_text(WRAPPER)
+    loop = """
+        import sys; sys.path.append("site-packages")
+        import wrapper
+        wrapped = wrapper.Wrapped(opt)
+        for x, y in batches:
+            loss = loss_of(x, y); wrapped.zero_grad(); wrapper.backward(loss); wrapped.step()
+        """
+    result, here = run(programs, tmp_path, loop)
+    assert result.report is not None
+    assert result.report["anomalies"][0]["location"]["line"] == here
+    assert result.report["reproduced"] == "body"
+
+
 def test_a_program_that_goes_on_finds_everything_as_it_was(
     programs: ForkServer, tmp_path: Path
 ) -> None:

@@ -11,11 +11,12 @@ from itertools import islice
 from types import CodeType, FrameType
 from typing import Any
 
-from whynan.seam.sites import LIBRARY, OWN, USER, kind_of_file
+from whynan.seam.sites import THIRD_PARTY, USER, kind_of_file
 from whynan.source.bodies import Lead, leads_to
 
 MAX_FRAMES = 3
 MAX_NAMES = 16
+MAX_WRAPPERS = 2
 
 
 class Carried:
@@ -49,8 +50,13 @@ class Carried:
 
 
 def user_frames(frame: FrameType | None) -> Iterator[tuple[FrameType, int]]:
-    """The program's own that called it, from the inside, as far as nobody else stands between."""
-    while frame is not None and kind_of_file(frame.f_code.co_filename) in (OWN, LIBRARY):
+    """The program's own that called it, from the inside, as far as nobody else stands between but a
+    wrapper around torch's optimizer or backward pass, as accelerate has them. A trainer is more than that."""
+    others = 0
+    while frame is not None and (kind := kind_of_file(frame.f_code.co_filename)) != USER:
+        others += kind == THIRD_PARTY
+        if others > MAX_WRAPPERS:
+            return
         frame = frame.f_back
     while frame is not None and kind_of_file(frame.f_code.co_filename) == USER:
         yield frame, frame.f_lasti
