@@ -30,7 +30,6 @@ FORGOTTEN = (
     f"where it began: this step has so many operations that only the last {MAX_RECORDS // 2:,} "
     "and those after them were kept"
 )
-COPIES = 4  # on the way from a file into a model
 TURN = 3  # operations of a derivative formula, from the value that it reads to its result
 
 
@@ -162,7 +161,9 @@ class Slicer:
             kind, name, tensor = owner
             first = first_nonfinite(tensor.detach(), prefer_nan=False)
             return replace(value, file=file, kept_as=f"{kind} {name}", first=first)
-        for node in path[1 : 1 + COPIES]:
+        for node in path[1:]:
+            if node.record is None or "copies" not in node.record.info.row.does:
+                break
             held = self.freezer.names.name_of_storage(node.ref.entry)
             if held is not None:
                 return replace(value, file=file, kept_as=" ".join(held), first=node.index)

@@ -21,6 +21,7 @@ When it is fine
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -67,7 +68,7 @@ def nonfinite_data(op: OpRecord, evidence: Evidence) -> Finding | None:
     index = (value.first or value.index) if value is not None else None
     observed = [bad_values(stats) + (f", first{at(index)}" if index else "")]
     if value is not None and value.file is not None:
-        observed.append(f"it was loaded from {value.file}")
+        observed.append(f"it was loaded from {os.path.basename(value.file)}")
     if stats is not None and stats.nonfinite:
         observed.append(str(stats))
     hidden = not (held or loaded) and evidence.is_from_worker
