@@ -17,15 +17,10 @@ _SHOWN = "The work of whynan shows in a profile that the program takes."
 is_profiled: Callable[[], bool] = optional(
     "torch._C._autograd._profiler_enabled", lambda: False, since="1.13", instead="nothing", lost=_SHOWN
 )  # fmt: skip
-_toggle: Callable[[bool, Any], None] = optional(
-    "torch._C._autograd._toggle_collection_dynamic",
-    lambda collects, activities: None,
-    since="2.4",
-    instead="nothing",
-    lost=_SHOWN,
-)
+_enable: Callable[[bool], None] = optional(
+    "torch._C._autograd._enable_record_function", lambda enable: None, since="1.13", instead="nothing", lost=_SHOWN
+)  # fmt: skip
 _START = read("torch.autograd.profiler.profile._start_trace", since="1.13", lost=_SHOWN)
-_CPU = frozenset({torch.profiler.ProfilerActivity.CPU})
 
 
 def install(events: Events, patches: Patches) -> None:
@@ -43,9 +38,9 @@ def stop() -> bool:
     """Whether there is a profiler, which then sees nothing in this thread until `go_on`."""
     if not is_profiled():
         return False
-    _toggle(False, set(_CPU))
+    _enable(False)
     return True
 
 
 def go_on() -> None:
-    _toggle(True, set(_CPU))
+    _enable(True)

@@ -54,7 +54,7 @@ class Guarding(Phase):
             self._look_early(caller)
         if progress.uses_optimizer or watch.quiet.local.depth:
             return
-        self._look_at_leaves(roots)
+        self._look_at_leaves()
         losses, spoilt = guard.bad_losses(progress.step, None), guard.outside.spoils_leaves(roots)
         if losses or spoilt:
             proof = self._backward_again(caller, list(guard.local.values))
@@ -88,8 +88,8 @@ class Guarding(Phase):
             found = Body(watch, is_certain=False).of_backward(caller, losses)
         return None if found is None else Explained(found, "body")
 
-    def _look_at_leaves(self, roots: Any = ()) -> None:
-        spoilt = self.watch.guard.outside.spoilt_leaf(self.watch.progress.step, roots)
+    def _look_at_leaves(self) -> None:
+        spoilt = self.watch.guard.outside.spoilt_leaf(self.watch.progress.step)
         if spoilt is not None:
             self._harm(self.watch.ledger.updated_by_hand(spoilt), None)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 from collections.abc import Callable
 from types import CodeType, FrameType
@@ -19,7 +21,7 @@ MAX_NODES = 20_000
 SAME_LEAVES = 16  # turns of a loop
 _SUMMED = frozenset({torch.float32, torch.float64, torch.bfloat16})
 _strided = torch.strided
-Place = tuple[CodeType, int]
+Place = tuple[CodeType, Any]
 IsWritten = Callable[[torch.Tensor], bool]  # by the program itself, which means it
 
 
@@ -74,14 +76,12 @@ class Outside:
         """A loss or a gradient was bad: they may become so."""
         self._waits, self._proof = True, proof
 
-    def spoilt_leaf(self, step: int, roots: Any = ()) -> list[Sign] | None:
-        """Whether one of those went bad since, or what took its place: the leaves of `roots`. None:
-        nobody waits for that."""
+    def spoilt_leaf(self, step: int) -> list[Sign] | None:
+        """Whether one of those went bad since. None: nobody waits for that. What took its place may be
+        a proposal that a sampler rejects: its last word tells."""
         if not self._waits:
             return None
         leaves = [leaf for weak in self._leaves if (leaf := weak()) is not None]
-        if len(leaves) < len(self._leaves):
-            leaves += [leaf for root in roots for leaf in _leaves(root)]
         self._waits, proof, self._proof = False, self._proof, None
         bad = [leaf for leaf in leaves if bad_values(leaf) is not None]
         subject = "a leaf tensor"
@@ -97,8 +97,14 @@ def _is_finite(output: Any) -> bool:
 
 
 def place_of(frame: FrameType) -> Place:
-    """One instruction of the program."""
-    return frame.f_code, frame.f_lasti
+    """One expression of the program."""
+    return place_at(frame.f_code, frame.f_lasti)
+
+
+@functools.lru_cache(maxsize=4096)
+def place_at(code: CodeType, lasti: int) -> Place:
+    """By lines and columns: once a call is quickened, another instruction of it is the one that runs."""
+    return code, next(itertools.islice(code.co_positions(), lasti // 2, None), lasti)
 
 
 def _bad_read(tensor: Any, value: Any) -> float | None:

@@ -32,7 +32,7 @@ from whynan.seam.events import Decision
 from whynan.seam.optimizers import Optimizer
 from whynan.seam.sites import capture
 from whynan.seam.training import Step
-from whynan.watching.outside import place_of
+from whynan.watching.outside import place_at, place_of
 
 if TYPE_CHECKING:
     from whynan.watching.watch import Watch
@@ -82,7 +82,7 @@ class Phase:
         """The user's own words; what a library prints of its own accord is not."""
         frames = capture(frame)
         if frames is not None and frames.user_code is None:
-            self.watch.ledger.text_shown((frames.code, frames.lasti), text)
+            self.watch.ledger.text_shown(place_at(frames.code, frames.lasti), text)
 
     # the end
     def left_behind(self, names: Mapping[str, Any]) -> None: ...
