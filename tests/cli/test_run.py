@@ -399,7 +399,7 @@ def test_no_color_and_pipes_get_plain_text(tmp_path: Path) -> None:
 
 def test_explain_and_help_teach(tmp_path: Path) -> None:
     listed = whynan("explain", "--list", cwd=tmp_path).stdout
-    assert len(listed.split("\n\n")[0].splitlines()) == 19
+    assert len(listed.split("\n\n")[0].splitlines()) == 20
     page = whynan("explain", "log_nonpositive", cwd=tmp_path).stdout
     assert page.startswith("N012 log-of-nonpositive")
     assert "Use instead" in page

@@ -43,6 +43,12 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+def heeds_signals() -> None:
+    """Whoever is started in the background, or by nohup, would ignore them, as it should."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc here")
 @pytest.mark.parametrize("number", ["SIGTERM", "SIGHUP", "SIGINT", "SIGKILL"])
 def test_a_trial_and_its_folder_go_with_the_command(number: str, tmp_path: Path) -> None:
@@ -56,6 +62,7 @@ def test_a_trial_and_its_folder_go_with_the_command(number: str, tmp_path: Path)
         stderr=subprocess.DEVNULL,
         env={**os.environ, "TMPDIR": str(scratch), "OMP_NUM_THREADS": "1"},
         start_new_session=True,
+        preexec_fn=heeds_signals,
     )
     try:
         assert until((tmp_path / "ready").exists)
@@ -66,3 +73,4 @@ def test_a_trial_and_its_folder_go_with_the_command(number: str, tmp_path: Path)
         assert until(lambda: not [f for f in scratch.iterdir() if f.name.startswith("whynan-")])
     finally:
         process.kill()
+        process.wait()

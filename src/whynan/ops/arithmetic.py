@@ -11,7 +11,7 @@ BASE = Domain(0.0, said="numbers from 0 up, for a fractional exponent")
 ARITHMETIC = (
     op("add", takes="input other", numpy="add", python="Add add", fails="inf_minus_inf", does="positive"),
     op("sub", "sub rsub", takes="input other", also="subtract", numpy="subtract", python="Sub sub", fails="inf_minus_inf"),
-    op("mul", takes="input other", also="multiply", numpy="multiply", python="Mult mul", fails="zero_times_inf", rounds=(0,), does="positive"),
+    op("mul", takes="input other", also="multiply", numpy="multiply", python="Mult mul", fails="zero_times_inf", rounds=(0,), does="multiplies positive"),
     op("div", "div true_divide divide", takes="input other", numpy="divide true_divide", python="Div truediv", domain=BUT_ZERO,
        of="other", fails="division_by_zero inf_over_inf", does="positive"),
     op("floor_divide", numpy="floor_divide", python="FloorDiv floordiv", domain=BUT_ZERO, of="other",

@@ -14,7 +14,7 @@ ONLY_SCIPY = {"numpy": "only SciPy has it"}
 
 MATRICES = (
     op("matmul", "mm bmm mv matmul linalg_matmul", takes="input other", numpy="matmul", python="MatMult matmul", reads="product",
-       fails=PRODUCT, does="tensor", others=MULTIPLIED),
+       fails=PRODUCT, does="multiplies tensor", others=MULTIPLIED),
     op("dot", "dot vdot inner linalg_vecdot", takes="input other", also="vecdot", numpy="dot vdot inner", reads="product",
        fails=PRODUCT, others=MULTIPLIED),
     op("addmm", "addmm baddbmm addmv addbmm", reads="product", fails=PRODUCT, others=MULTIPLIED),
@@ -41,7 +41,7 @@ MATRICES = (
     op("svd", "_linalg_svd linalg_svd svd linalg_svdvals", also="svdvals", numpy="svd svdvals", reads="matrix",
        domain=ANY, fails="singular_matrix"),
     op("eigh", "_linalg_eigh linalg_eigh linalg_eigvalsh", also="eigvalsh", numpy="eigh eigvalsh",
-       reads="matrix", domain=ANY, fails="singular_matrix", lacks=DECOMPOSES),
+       reads="matrix", domain=ANY, fails="singular_matrix"),
     op("eig", "linalg_eig linalg_eigvals _linalg_eigvals", also="eigvals", numpy="eig eigvals", reads="matrix",
        domain=ANY, fails="singular_matrix", lacks=DECOMPOSES),
     op("qr", "linalg_qr qr geqrf", numpy="qr", reads="matrix", domain=ANY, fails="singular_matrix",

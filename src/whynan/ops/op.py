@@ -46,6 +46,7 @@ Does = Literal[
     "constant",  # the same numbers whatever the data
     "copies",  # hands its values on unchanged, never an origin by itself
     "counts",  # things: bins, entries that are not 0
+    "draws",  # random numbers in a floating type: in another one they are others
     "enters",  # values come in from outside: torch.tensor, from_numpy, torch.load
     "faithful",  # cannot make a non-finite value out of finite ones
     "fills",  # with a number that is an argument, not computed
@@ -54,6 +55,7 @@ Does = Literal[
     "grows",  # beyond the type's largest number at an ordinary argument
     "keeps",  # the values of its operand, in another shape, place or type
     "largest",
+    "multiplies",  # what it gets, and adds nothing else: a long chain of it rounds to 0
     "overwrites",  # in place, without a look at what was there
     "positive",  # where its operands are
     "picks",  # elements of its operand

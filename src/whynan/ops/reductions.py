@@ -14,7 +14,7 @@ REDUCTIONS = (
     op("mean", numpy="mean", takes=DIM, reads="reduction", fails="empty_reduction inf_minus_inf", does="positive"),
     op("average", "", numpy="average", reads="reduction"),
     op("nanmean", numpy="nanmean", takes=DIM, reads="reduction", fails="empty_reduction", does="positive spares"),
-    op("prod", numpy="prod", takes=DIM, reads="reduction", rounds=(0,), fails="zero_times_inf", does="positive"),
+    op("prod", numpy="prod", takes=DIM, reads="reduction", rounds=(0,), fails="zero_times_inf", does="multiplies positive"),
     op("std", "std std_mean", numpy="std", takes=SPREAD, reads="reduction", range="[0, inf)",
        fails="empty_reduction inf_minus_inf", does="spread"),
     op("var", "var var_mean", numpy="var", takes=SPREAD, reads="reduction", range="[0, inf)",
@@ -41,7 +41,7 @@ REDUCTIONS = (
     op("nanquantile", numpy="nanquantile nanpercentile", reads="unknown", does="spares"),
     # The same shape in and out.
     op("cumsum", numpy="cumsum", reads="prefix", fails="inf_minus_inf", does="positive"),
-    op("cumprod", numpy="cumprod", reads="prefix", rounds=(0,), fails="zero_times_inf", does="positive"),
+    op("cumprod", numpy="cumprod", reads="prefix", rounds=(0,), fails="zero_times_inf", does="multiplies positive"),
     op("logcumsumexp", "logcumsumexp _logcumsumexp", reads="prefix"),
     op("softmax", "_softmax _safe_softmax _masked_softmax softmax special_softmax",
        backward="_softmax_backward_data _masked_softmax_backward", modules="Softmax Softmax2d",

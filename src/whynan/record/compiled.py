@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.fx import GraphModule
 
 from whynan.model import Climb, Evidence, OpRecord, Rung
+from whynan.ops.table import that
 from whynan.record.graph_nodes import Located, locate
 from whynan.seam.compiling import Backend, Function, backend_of, observe, taken_apart
 from whynan.seam.patches import Patches
@@ -27,6 +28,7 @@ DECOMPOSED = RUNGS[-1]
 MAX_CALLS = 256  # of one step that are held
 MAX_BYTES = 1 << 30  # of their inputs; beyond, the tensors themselves are held, no copies
 SEEDS = (0, 1, 2)  # where a graph draws random numbers, it has to be so whatever it draws
+DRAWS = that("random")
 Results = list[Tensor | None]
 
 
@@ -44,11 +46,7 @@ class Taken:
 
     @property
     def seeds(self) -> Sequence[int]:
-        draws = any(
-            word in str(node.target)
-            for node in self.graph.graph.nodes
-            for word in ("dropout", "rand", "bernoulli", "normal", "multinomial")
-        )
+        draws = any(word in str(node.target) for node in self.graph.graph.nodes for word in DRAWS)
         return SEEDS if draws else SEEDS[:1]
 
 

@@ -11,9 +11,11 @@ import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
+from whynan.ops.table import that
 from whynan.seam.private import LoaderIterator, step_post_hook, step_pre_hook
 
 TOO_LARGE = 10.0  # times the usual scale of a weight, as for the cause bad_init
+DRAWN = that("draws")
 WEIGHTED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
@@ -41,10 +43,11 @@ class Intervention:
         """float64 throughout, with the random numbers that float32 draws."""
         self._float64()
         home: Any = torch
-        for name in ("rand", "randn", "rand_like", "randn_like", "normal"):
-            setattr(home, name, _drawn_in_float32(getattr(torch, name)))
-        for name in ("uniform_", "normal_", "exponential_", "bernoulli_", "log_normal_"):
-            setattr(torch.Tensor, name, _filled_in_float32(getattr(torch.Tensor, name)))
+        for name in DRAWN:
+            if callable(function := getattr(torch, name, None)):
+                setattr(home, name, _drawn_in_float32(function))
+            if callable(method := getattr(torch.Tensor, f"{name}_", None)):
+                setattr(torch.Tensor, f"{name}_", _filled_in_float32(method))
 
     def _bfloat16(self) -> None:
         self._use(torch.bfloat16, ("float16", "half"), count=True)
@@ -242,15 +245,21 @@ def _widened(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to(torch.float64) if tensor.is_floating_point() else tensor
 
 
+def _narrowed(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+        return value
+    return torch.empty_like(value, dtype=torch.float32).copy_(value)  # `to` would widen it
+
+
 def _drawn_in_float32(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def draw(*args: Any, **kwargs: Any) -> Any:
         if kwargs.get("dtype") in (None, torch.float64) and "out" not in kwargs:
-            tensors = any(isinstance(a, torch.Tensor) for a in args)
+            tensors = any(isinstance(a, torch.Tensor) for a in (*args, *kwargs.values()))
             if not tensors or original.__name__.endswith("_like"):
                 return _widened(original(*args, **{**kwargs, "dtype": torch.float32}))
-            narrow = [a.to(torch.float32) if isinstance(a, torch.Tensor) else a for a in args]
-            return _widened(original(*narrow, **kwargs))
+            narrow = map(_narrowed, args)
+            return _widened(original(*narrow, **{k: _narrowed(a) for k, a in kwargs.items()}))
         return original(*args, **kwargs)
 
     return draw

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from whynan.model import number
+from whynan.ops.table import that
 from whynan.repair.case import Case
 from whynan.repair.rewrites.masks import MASKED, draws
 
-PRODUCTS = ("mul", "mm", "mv", "bmm", "prod", "cumprod", "matmul")
+PRODUCTS = that("multiplies")
 LONG = 3  # factors
 
 

@@ -16,7 +16,7 @@ from whynan.repair.places import Lost, reads_of
 from whynan.repair.source import Expression, Source
 from whynan.source.bindings import Binding
 
-SCALED = that("keeps") | {"mul", "div", "neg", "t", "transpose", "view"}  # what lies between
+SCALED = that("keeps") | {"mul", "div", "neg"}  # what lies between
 HUGE = 1e8
 LAYERS = frozenset({"addmm", "mm", "linear", "bmm", "baddbmm"})
 
