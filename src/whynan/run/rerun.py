@@ -85,6 +85,7 @@ def _look_again(command: Command, sign: Sign, asked: RunOptions, took_s: float) 
     what = "ended it" if sign.sink == "exception" else "went bad"
     where = f"{sign.subject} at step {sign.step}"
     voice.say(f"{where} {what}; running the script again to see it happen{_about(took_s)}")
+    voice.say("what it writes to files it writes once more; `--no-rerun` forbids that")
     limit_s = LIMIT_S + LIMIT * took_s
     again = Again()
     for step in (sign.step, None):
