@@ -21,12 +21,20 @@ from whynan.model import Evidence
 from whynan.seam.optimizers import Optimizer
 from whynan.seam.private import MODULE_CALL
 from whynan.seam.sites import USER, capture, kind_of_file, program_frames
-from whynan.seam.tensors import bad_values, saved_tensors
 from whynan.seam.training import Step
 from whynan.source.bodies import Lead, leads_to
 from whynan.watching.carried import Carried, user_frames
 from whynan.watching.kept import Kept, same_values
-from whynan.watching.repeating import Reached, Repeating, can_repeat, once_more
+from whynan.watching.repeating import (
+    Place,
+    Reached,
+    Repeating,
+    ToBackward,
+    ToRead,
+    can_repeat,
+    once_more,
+    position,
+)
 from whynan.watching.signs import Noted, is_conclusive
 from whynan.watching.told import How
 
@@ -39,7 +47,6 @@ LAST_STATEMENTS = (1, 3, 8)  # of a module, so many are tried
 MAX_FRAMES = 8  # of the program's own, that are tried
 ARRAYS = ("float32", "float64", "int64", "int32", "uint8")
 Start = Callable[[], None]
-Place = tuple[str, Any]  # file, and lines and columns in it
 
 
 @dataclass(slots=True)
@@ -117,7 +124,7 @@ class Body:
             for start in self._starts(self._known_states()):
                 if self._is_enough():
                     return None
-                phase = _ToBackward(self._watch, None, losses)
+                phase = ToBackward(self._watch, None, losses)
                 evidence = self._reaches(phase, way, start)
                 if evidence is not None and is_conclusive(evidence):
                     return evidence
@@ -148,7 +155,7 @@ class Body:
         ways = list(self._ways(user_frames(frame), later=True, most=LAST_STATEMENTS))
         then, place, states = (
             tensor.detach(),
-            _place(frame.f_code, frame.f_lasti),
+            position(frame.f_code, frame.f_lasti),
             self._known_states(),
         )
 
@@ -167,7 +174,7 @@ class Body:
             for start in self._starts(states):
                 if self._is_enough():
                     return None
-                phase = _ToRead(self._watch, then, place)
+                phase = ToRead(self._watch, then, place)
                 evidence = self._reaches(phase, way, start)
                 if evidence is not None and is_conclusive(evidence):
                     return evidence
@@ -314,55 +321,6 @@ class Body:
                     names = dict(frame.f_globals) if later else frame.f_globals
                     work = _callable(lead, frame, names, arguments)
                     yield Way(work, _roots(frame), lead.code, _tensors(lead.made, frame))
-
-
-class _ToBackward(Repeating):
-    """To the same backward pass."""
-
-    def backward_ends(self, roots: Any) -> None:
-        watch = self.watch
-        if not self._is_the_same():
-            return
-        recorder = watch.recorder
-        recorder.losses.after()
-        signs = [s for s in watch.ledger.losses if not s.wrong]
-        signs = signs or self._explained(recorder.losses.left_gradients())
-        self.found = [s.proof for s in signs[:1]]
-        raise Reached
-
-
-class _ToRead(Repeating):
-    """To the same value, taken out at the same place."""
-
-    def __init__(self, watch: Watch, then: torch.Tensor, place: Place) -> None:
-        super().__init__(watch, None, [])
-        self._then, self._place = then, place
-
-    def value_read(self, tensor: torch.Tensor, value: Any, how: str, frame: FrameType) -> None:
-        if self.is_here() and self._is_at(frame):
-            self._look(tensor, how, frame)
-
-    def saved(self, obj: Any, frame: FrameType) -> None:
-        if self.is_here() and self._is_at(frame):
-            for tensor in saved_tensors(obj):
-                if bad_values(tensor) is not None:
-                    self._look(tensor, "saved tensor", frame)
-        super().saved(obj, frame)
-
-    def _is_at(self, frame: FrameType) -> bool:
-        return _place(frame.f_code, frame.f_lasti) == self._place
-
-    def _look(self, tensor: torch.Tensor, how: str, frame: FrameType) -> None:
-        checks = self.watch.recorder.checks
-        if not same_values(tensor.detach(), self._then):
-            return
-        signs = self._explained(checks.bad("observed", [(how, tensor)], capture(frame)))
-        self.found = [s.proof for s in signs[:1]]
-        raise Reached
-
-
-def _place(code: CodeType, lasti: int) -> Place:
-    return code.co_filename, list(code.co_positions())[lasti // 2]
 
 
 def _roots(frame: FrameType | None) -> list[Any]:

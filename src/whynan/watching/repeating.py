@@ -24,8 +24,10 @@ from whynan.seam.effects import Outside, can_be_seen, none_outside
 from whynan.seam.events import Decision
 from whynan.seam.optimizers import Optimizer
 from whynan.seam.private import dispatch_modes, function_modes
+from whynan.seam.sites import capture
+from whynan.seam.tensors import bad_values, saved_tensors
 from whynan.seam.training import Step
-from whynan.watching.kept import Kept
+from whynan.watching.kept import Kept, same_values
 from whynan.watching.live import Live
 from whynan.watching.told import How
 
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 AT_FIRST = 3  # repeats before harm is certain, in any case
 MOST = 0.1  # of the program's time for the others
+Place = tuple[str, Any]  # file, and lines and columns in it
 MORE_BACKWARD = 8  # passes than the step had: another optimizer's, but not a whole epoch
 
 
@@ -111,6 +114,56 @@ class Repeating(Live):
     def _found(self, sign: Sign, evidence: Evidence) -> None:
         self._harmed = True
         self.found.append(evidence)
+
+
+class ToBackward(Repeating):
+    """To the same backward pass."""
+
+    def backward_ends(self, roots: Any) -> None:
+        watch = self.watch
+        if not self._is_the_same():
+            return
+        recorder = watch.recorder
+        recorder.losses.after()
+        signs = [s for s in watch.ledger.losses if not s.wrong]
+        signs = signs or self._explained(recorder.losses.left_gradients())
+        self.found = [s.proof for s in signs[:1]]
+        raise Reached
+
+
+class ToRead(Repeating):
+    """To the same value, taken out at the same place."""
+
+    def __init__(self, watch: Watch, then: torch.Tensor, place: Place) -> None:
+        super().__init__(watch, None, [])
+        self._then, self._place = then, place
+
+    def value_read(self, tensor: torch.Tensor, value: Any, how: str, frame: FrameType) -> None:
+        if self.is_here() and self._is_at(frame):
+            self._look(tensor, how, frame)
+
+    def saved(self, obj: Any, frame: FrameType) -> None:
+        if self.is_here() and self._is_at(frame):
+            for tensor in saved_tensors(obj):
+                if bad_values(tensor) is not None:
+                    self._look(tensor, "saved tensor", frame)
+        super().saved(obj, frame)
+
+    def _is_at(self, frame: FrameType) -> bool:
+        return position(frame.f_code, frame.f_lasti) == self._place
+
+    def _look(self, tensor: torch.Tensor, how: str, frame: FrameType) -> None:
+        checks = self.watch.recorder.checks
+        if not same_values(tensor.detach(), self._then):
+            return
+        signs = self._explained(checks.bad("observed", [(how, tensor)], capture(frame)))
+        self.found = [s.proof for s in signs[:1]]
+        raise Reached
+
+
+def position(code: CodeType, lasti: int) -> Place:
+    """Of an instruction, in whichever compilation of the source."""
+    return code.co_filename, list(code.co_positions())[lasti // 2]
 
 
 def _equal(one: float, other: float) -> bool:
