@@ -18,6 +18,7 @@ from whynan.model import Evidence
 from whynan.seam.randomness import Saved
 from whynan.seam.sites import USER, capture, kind_of_file
 from whynan.seam.tensors import tensors_in
+from whynan.seam.threads import is_alone
 from whynan.watching.grown import Grown, can_grow
 from whynan.watching.kept import Kept, same_values
 from whynan.watching.repeating import Repeating, can_repeat, once_more
@@ -103,7 +104,7 @@ class Calls:
         args, kwargs = names.get("args", ()), names.get("kwargs", {})
         states, grown, randomness = local.states, local.grown, watch.rewind.randomness
         earlier = local.earlier
-        around = [] if threading.active_count() > 1 else _around(frame)
+        around = _around(frame) if is_alone() else []
         kept = Kept([module, args, kwargs, output], randomness, around, with_parameters=False)
         if kept.generators or not kept.is_complete or states is None:
             return None, []
