@@ -208,3 +208,37 @@ def test_another_call_is_not_taken_for_the_same(programs: ForkServer, tmp_path: 
     result = programs.run(script, mode="auto", rerun=False)
     assert result.report is not None
     assert result.report["reproduced"] != "call", result.stderr
+
+
+# A bad answer among good ones is no harm: the model takes what is there once.
+TAKES = {
+    "a counter and a generator": "ids = itertools.count(); words = (w for w in 'abcdefghijklmnop')\ntake = lambda: (next(ids), next(words))",
+    "a queue that is empty afterwards": "waiting = queue.Queue(); [waiting.put(i) for i in range(12)]\ntake = waiting.get",
+    "a file": "open('lines.txt', 'w').write('a\\nb\\nc\\nd\\ne\\nf\\ng\\nh\\ni\\nj\\nk\\nl\\nm\\n')\nlines = open('lines.txt')\ntake = lambda: lines.readline().strip()",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("taken", TAKES.values(), ids=TAKES)
+@pytest.mark.parametrize("policy", ["stop", "warn"])
+def test_what_a_model_takes_is_taken_once(
+    taken: str, policy: str, programs: ForkServer, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"import itertools, queue, torch\n{taken}"
+        + textwrap.dedent("""
+        class Net(torch.nn.Module):
+            def forward(self, x):
+                self.taken = take()
+                return 1 / x
+        net = Net()
+        for i in range(12):
+            with torch.no_grad():
+                y = net(torch.tensor([0.0 if i in (7, 9) else 2.0]))
+            print(net.taken, y.tolist())
+        """)
+    )
+    plain = programs.run(script, traced=False)
+    watched = programs.run(script, mode="auto", on_anomaly=policy, rerun=False)
+    assert watched.stdout == plain.stdout
+    assert policy == "warn" or watched.code == 0

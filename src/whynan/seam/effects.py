@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -16,6 +17,7 @@ from typing import Any
 
 from whynan.seam.patches import Patches
 
+READS = frozenset({"read", "readline", "readlines", "readinto", "read1", "recv", "recv_into"})
 WRITES = frozenset({"write", "writelines", "truncate", "send", "sendall", "sendto", "sendmsg"})
 SYSTEM = frozenset({
     "system", "fork", "forkpty", "posix_spawn", "posix_spawnp", "fork_exec", "kill", "killpg", "remove",
@@ -39,19 +41,20 @@ class Outside(BaseException):
 def none_outside(
     older: frozenset[int], end_s: float, is_own: Callable[[], object], *, is_strict: bool
 ) -> Iterator[None]:
-    """Raise `Outside` before a file is opened for writing, a byte is sent, a process is started, or a
+    """Raise `Outside` before a file is opened for writing or read on, a byte is sent, a process is started, or a
     generator goes on whose frame is one of `older` (by id); and when it is later than `end_s`. Only in
     this thread, and not while `is_own` says that whynan itself is at work. `is_strict`: also before any
     compiled function whose effects are not known, be it a database's or a simulator's."""
     patches, thread = Patches(), threading.get_ident()
+    opened: weakref.WeakSet[Any] = weakref.WeakSet()  # files, since
 
     def is_the_programs() -> bool:
         return threading.get_ident() == thread and not is_own()
 
     for owner, name in ((builtins, "open"), (io, "open"), (os, "open")):
-        patches.wrap(owner, name, partial(_only_reading, is_the_programs))
+        patches.wrap(owner, name, partial(_only_reading, is_the_programs, opened))
     patches.wrap(builtins, "print", partial(_only_to_the_user, is_the_programs))
-    look = _looking(older, end_s, is_own, is_strict)
+    look = _looking(older, opened, end_s, is_own, is_strict)
     sys.setprofile(look)
     try:
         yield
@@ -67,17 +70,20 @@ def can_be_seen() -> bool:
 
 
 def _only_reading(
-    is_the_programs: Callable[[], bool], original: Callable[..., Any]
+    is_the_programs: Callable[[], bool], opened: weakref.WeakSet[Any], original: Callable[..., Any]
 ) -> Callable[..., Any]:
-    def opened(path: Any, mode: Any = "r", *args: Any, **kwargs: Any) -> Any:
+    def open_(path: Any, mode: Any = "r", *args: Any, **kwargs: Any) -> Any:
         is_number = isinstance(mode, int)
         flags = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
         writes = mode & flags if is_number else set(str(mode)) & set("wax+")
         if writes and is_the_programs():
             raise Outside
-        return original(path, mode, *args, **kwargs)
+        file = original(path, mode, *args, **kwargs)
+        if not is_number:
+            opened.add(file)
+        return file
 
-    return opened
+    return open_
 
 
 def _only_to_the_user(
@@ -96,8 +102,9 @@ def _only_to_the_user(
 
 
 def _looking(
-    older: frozenset[int], end_s: float, is_own: Callable[[], object], is_strict: bool
-) -> Callable[[FrameType, str, Any], None]:
+    older: frozenset[int], opened: weakref.WeakSet[Any], end_s: float,
+    is_own: Callable[[], object], is_strict: bool,
+) -> Callable[[FrameType, str, Any], None]:  # fmt: skip
     calls = 0
 
     def look(frame: FrameType, event: str, arg: Any) -> None:
@@ -109,6 +116,10 @@ def _looking(
             name = getattr(arg, "__name__", "")
             if name in WRITES and _is_stream(getattr(arg, "__self__", None)):
                 _leave(is_own)
+            if name == "input" or (name in READS and _is_older_stream(arg, opened)):
+                _leave(is_own)
+            if name == "acquire" and _would_wait(arg):
+                _leave(is_own)
             if name in SYSTEM and getattr(arg, "__module__", None) in SYSTEM_MODULES:
                 _leave(is_own)
             if (is_strict or any(word in name for word in CHANGES)) and not _is_harmless(arg, name):
@@ -117,6 +128,18 @@ def _looking(
             raise Outside
 
     return look
+
+
+def _is_older_stream(function: Any, opened: weakref.WeakSet[Any]) -> bool:
+    """What is read from it is gone; a file that was opened since begins anew."""
+    owner = getattr(function, "__self__", None)
+    return _is_stream(owner) and not (isinstance(owner, io.IOBase) and owner in opened)
+
+
+def _would_wait(function: Any) -> bool:
+    """For what a thread may never do again."""
+    locked = getattr(getattr(function, "__self__", None), "locked", None)
+    return locked is not None and bool(locked())
 
 
 def _leave(is_own: Callable[[], object]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sysconfig
+from collections.abc import Iterator
 from types import CodeType, FrameType
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ OWN, LIBRARY, THIRD_PARTY, USER = -1, 0, 1, 2
 _torch_as_imported = os.path.dirname(torch.__file__) + os.sep
 _torch_root = os.path.dirname(os.path.realpath(torch.__file__)) + os.sep
 _own_root = os.path.dirname(os.path.dirname(os.path.realpath(__file__))) + os.sep
+_launcher = os.path.join(os.path.dirname(os.path.dirname(__file__)), "run", "program.py")
 _stdlib_roots = tuple(
     os.path.realpath(path) + os.sep
     for name in ("stdlib", "platstdlib")
@@ -55,6 +57,14 @@ def _classify(filename: str) -> int:
     if f"{os.sep}site-packages{os.sep}" in path or f"{os.sep}dist-packages{os.sep}" in path:
         return THIRD_PARTY
     return LIBRARY if path.startswith(_stdlib_roots) else USER
+
+
+def program_frames(frame: FrameType | None) -> Iterator[FrameType]:
+    """Those of the user's own files, from the inside; not of what started whynan, which started the program."""
+    while frame is not None and frame.f_code.co_filename != _launcher:
+        if kind_of_file(frame.f_code.co_filename) == USER:
+            yield frame
+        frame = frame.f_back
 
 
 def is_torch_file(filename: str) -> bool:

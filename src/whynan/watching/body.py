@@ -20,7 +20,7 @@ import torch
 from whynan.model import Evidence
 from whynan.seam.optimizers import Optimizer
 from whynan.seam.private import MODULE_CALL
-from whynan.seam.sites import USER, capture, kind_of_file
+from whynan.seam.sites import USER, capture, kind_of_file, program_frames
 from whynan.seam.tensors import bad_values, saved_tensors
 from whynan.seam.training import Step
 from whynan.source.bodies import Lead, leads_to
@@ -191,7 +191,8 @@ class Body:
         watch = self._watch
         roots = [*watch.progress.optimizers, *watch.rewind.buffers.live, *way.roots]
         kept = Kept(roots, watch.rewind.randomness)
-        return None if self._is_strict and (kept.generators or not kept.is_complete) else kept
+        cannot_be_put_back = kept.generators or kept.consumed or not kept.is_complete
+        return None if self._is_strict and cannot_be_put_back else kept
 
     def _reaches(
         self, phase: Repeating, way: Way, start: Start, same: Callable[[], bool] | None = None
@@ -365,12 +366,8 @@ def _place(code: CodeType, lasti: int) -> Place:
 
 
 def _roots(frame: FrameType | None) -> list[Any]:
-    roots: list[Any] = []
-    while frame is not None:
-        if kind_of_file(frame.f_code.co_filename) == USER:
-            roots += [frame.f_globals, *frame.f_locals.values()]
-        frame = frame.f_back
-    return roots
+    frames = program_frames(frame)
+    return [root for f in frames for root in (f.f_globals, *f.f_locals.values())]
 
 
 def _tensors(names: Iterable[str], frame: FrameType) -> dict[str, Any]:

@@ -221,7 +221,7 @@ class Guarding(Phase):
         if sign is None:
             watch.calls.is_finite(module)
         else:
-            proof = watch.calls.explain(module, output, frame)
+            proof = watch.calls.note(module, output, frame)
             sign = replace(sign, proof=proof)
         watch.ledger.model_returned(id(module), sign)
         if sign is None or not watch.progress.may_go_live:

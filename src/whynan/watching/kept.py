@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import builtins
+import io
+import queue
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -34,6 +36,7 @@ class Kept:
     ) -> None:  # fmt: skip
         """From `roots` on everything; from those `around` only collections and attributes."""
         self.generators: list[GeneratorType[Any, Any, Any]] = []  # cannot be put back
+        self.consumed: list[Any] = []  # iterators, files, queues: what is taken from them is gone
         self.is_complete = True
         self.changed = False  # something was found changed when it was put back
         self._randomness = randomness
@@ -49,7 +52,8 @@ class Kept:
         self._own = len(self._containers)  # not from those around
         known = {id(container) for container, _ in self._containers}
         for found in reachable(around):
-            if isinstance(found, _Container) and id(found) not in known:
+            once = isinstance(found, GeneratorType) or is_consumed(found)
+            if once or (isinstance(found, _Container) and id(found) not in known):
                 self._note(found)
         self._gradients = [(t, t.grad) for t in self._tensors.values() if t.is_leaf]
         self._copies = self._copied()
@@ -59,6 +63,8 @@ class Kept:
             self._tensors[id(found)] = found
         elif isinstance(found, GeneratorType):
             self.generators.append(found)
+        elif is_consumed(found):
+            self.consumed.append(found)
         elif _is_array(found):
             self._note_array(found)
         elif isinstance(found, _Container):
@@ -200,6 +206,13 @@ def _restore(container: Any, copy: Any) -> bool:
     return True
 
 
+def is_consumed(found: Any) -> bool:
+    """Whether taking something from it changes it in a way that cannot be put back."""
+    return isinstance(found, (io.IOBase, queue.Queue, queue.SimpleQueue)) or (
+        hasattr(type(found), "__next__") and not isinstance(found, GeneratorType)
+    )
+
+
 def _is_array(found: Any) -> bool:
     numpy = sys.modules.get("numpy")
     return numpy is not None and isinstance(found, numpy.ndarray)
@@ -219,7 +232,11 @@ def reachable(roots: Iterable[Any]) -> Iterator[Any]:
         if found is vars(builtins):
             continue
         seen.add(id(found))
-        if isinstance(found, (torch.Tensor, GeneratorType)) or _is_array(found):
+        if (
+            isinstance(found, (torch.Tensor, GeneratorType))
+            or _is_array(found)
+            or is_consumed(found)
+        ):
             yield found
             continue
         if isinstance(found, _Container):

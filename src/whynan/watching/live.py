@@ -21,7 +21,7 @@ from whynan.seam.tensors import saved_tensors
 from whynan.seam.training import Step
 from whynan.watching.outside import place_of
 from whynan.watching.phases import Phase
-from whynan.watching.signs import Explained, exit_code, is_older, sign_of, signs_of
+from whynan.watching.signs import Explained, Noted, exit_code, is_older, sign_of, signs_of
 from whynan.watching.told import How
 
 if TYPE_CHECKING:
@@ -43,13 +43,15 @@ class Live(Phase):
         self._calls = 0
         self._harmed = False  # this step
         self._error: BaseException | None = None  # that ended the program
-        self._followed: Explained | None = None  # what is known of the bad output it began with
+        self._followed: Explained | Noted | None = (
+            None  # what is known of the bad output it began with
+        )
 
     def take_over(self, losses: list[float]) -> None:
         """The backward pass of this step was not recorded."""
         self.watch.recorder.losses.value = losses[-1] if losses else None
 
-    def follow(self, module: Any, output: Any, proof: Explained | None) -> None:
+    def follow(self, module: Any, output: Any, proof: Explained | Noted | None) -> None:
         """An output that is known to be bad, of a call that was not recorded."""
         self._followed = proof
         self.watch.recorder.outputs.ends(module, output, None)
