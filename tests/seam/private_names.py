@@ -11,8 +11,8 @@ MENTION = re.compile(r"\btorch(\.\w+)*\._(?!_)\w+")
 ASKING = {"getattr", "hasattr", "setattr", "delattr", "wrap", "import_module"}
 # Private names of Python's, NumPy's and safetensors' own.
 OTHERS = {
-    "_getframe", "_replace", "_fields", "_inst", "_rand", "_bit_generator", "_exit", "_flatten",
-    "_flatten_as_ptr", "_bootstrap_inner", "_showwarnmsg", "_target", "_args",
+    "_getframe", "_current_frames", "_replace", "_fields", "_inst", "_rand", "_bit_generator", "_exit",
+    "_flatten", "_flatten_as_ptr", "_bootstrap_inner", "_showwarnmsg", "_target", "_args",
 }  # fmt: skip
 
 

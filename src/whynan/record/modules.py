@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import sys
-import threading
 import weakref
 from collections.abc import Iterator
 
@@ -15,6 +14,7 @@ from whynan.record.storages import Entry
 from whynan.seam.calls import Weak
 from whynan.seam.members import is_made
 from whynan.seam.private import has_storage, storage_id
+from whynan.seam.threads import is_alone
 
 
 class ModuleNames:
@@ -93,7 +93,7 @@ def _holders(ran: list[nn.Module]) -> list[nn.Module]:
     """The one module beyond them that all these belong to and nothing else holds; else none."""
     wanted = {id(m) for m in ran if next(m.parameters(), None) is not None}  # no loss functions
     # Python is building tuples in other threads, and fails there when somebody gets hold of them.
-    if not wanted or threading.active_count() > 1:
+    if not wanted or not is_alone():
         return []
     # By type: `isinstance` would ask a lazy proxy for its class, and wake it.
     modules = [o for o in gc.get_objects() if issubclass(type(o), nn.Module)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,6 +19,7 @@ from whynan.model import Diagnosis, Evidence
 from whynan.recording import Recording
 from whynan.run.outputs import fill_capsule
 from whynan.seam.supported import need_torch
+from whynan.seam.threads import is_alone
 
 if TYPE_CHECKING:
     from whynan.harm.ledger import Sign
@@ -250,7 +250,7 @@ def _optimizers_so_far() -> list[Any]:
     """Those that exist; not while other threads may be making one."""
     from whynan.watching.optimizers import optimizers_so_far
 
-    return optimizers_so_far() if threading.active_count() == 1 else []
+    return optimizers_so_far() if is_alone() else []
 
 
 def _listed(value: Any) -> list[Any]:

@@ -7,7 +7,6 @@ import gc
 import random
 import struct
 import sys
-import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ import torch
 
 from whynan.seam.devices import put_back_random_states, random_states
 from whynan.seam.patches import Patches
+from whynan.seam.threads import is_alone
 
 # The bytes of a Mersenne twister: 624 words of state and a position. Copying them is fifty times
 # as fast as NumPy's own get_state(), twenty times as fast as random.getstate().
@@ -75,7 +75,7 @@ class Randomness:
 
     def look_for_generators(self) -> None:
         """That the program has made for itself, among all objects there are."""
-        if threading.active_count() > 1:  # others may be in the middle of making some
+        if not is_alone():  # others may be in the middle of making some
             return
         numpy: Any = sys.modules.get("numpy.random")
         kinds = {random.Random}

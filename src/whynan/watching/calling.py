@@ -20,6 +20,7 @@ from whynan.seam.devices import accelerator
 from whynan.seam.randomness import Saved
 from whynan.seam.sites import Frames, capture, program_frames
 from whynan.seam.tensors import tensors_in
+from whynan.seam.threads import is_alone
 from whynan.watching.grown import Grown, can_grow
 from whynan.watching.kept import Kept, same_values
 from whynan.watching.repeating import Repeating, can_repeat, once_more
@@ -115,7 +116,7 @@ class Calls:
         """What it shows, and which counters go on by a call: they are set back the next time."""
         watch, local = self._watch, self._local
         states, grown, randomness = call.states, call.grown, watch.rewind.randomness
-        around = [] if threading.active_count() > 1 else call.around
+        around = call.around if is_alone() else []
         roots = [call.module, call.args, call.kwargs, call.output]
         kept = Kept(roots, randomness, around, with_parameters=False)
         is_strict = watch.plan.policy != "stop"  # else the program is over

@@ -236,6 +236,9 @@ class Guarding(Phase):
             self.watch.go_live()
 
     def compiled(self) -> None:
+        """A compiler would take the recorder's own work down, if it still rests beneath a mode that the
+        program has left since."""
+        self.watch.quiet.then(self.watch.recorder.leave)
         if self.watch.plan.armed_from is None:
             self.watch.recorder.has_compiled = True
 

@@ -13,6 +13,7 @@ import torch
 from torch.utils.weak import TensorWeakRef
 
 from whynan.harm.ledger import Sign
+from whynan.seam.reading import can_be_read
 from whynan.seam.sites import capture
 from whynan.seam.stats import is_only_below, number
 from whynan.seam.tensors import bad_among, bad_values, saved_tensors, tensors_in
@@ -90,9 +91,11 @@ class Outside:
 
 def _is_finite(output: Any) -> bool:
     """Nearly always that is all, at a third of the cost."""
-    if type(output) is not torch.Tensor or output.dtype not in _SUMMED or output.is_meta:
+    if type(output) is not torch.Tensor or output.dtype not in _SUMMED:
         return False
-    total = number(output.sum()) if output.layout is _strided else math.nan
+    if output.layout is not _strided or not can_be_read(output):
+        return False
+    total = number(output.sum())
     return total - total == 0
 
 
