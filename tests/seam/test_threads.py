@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import torch
@@ -74,3 +75,16 @@ def test_a_parameter_has_its_full_name_beside_a_heartbeat() -> None:
 
     with beside(waits):
         assert anomalies_of(program)[0].evidence.subject == "gradient of net.0.weight"
+
+
+def test_an_idle_pool_is_no_company_and_a_busy_one_is() -> None:
+    over = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(int).result()
+        time.sleep(0.2)
+        assert is_alone()
+        busy = pool.submit(counts, over)
+        time.sleep(0.2)
+        assert not is_alone()
+        over.set()
+        busy.result()
