@@ -120,17 +120,8 @@ class Body:
         """What a loop without an optimizer is about to update its leaves with."""
         if not self._is_possible():
             return None
-        for way in self._ways(user_frames(frame)):
-            for start in self._starts(self._known_states()):
-                if self._is_enough():
-                    return None
-                phase = ToBackward(self._watch, None, losses)
-                evidence = self._reaches(phase, way, start)
-                if evidence is not None and is_conclusive(evidence):
-                    return evidence
-                if evidence is not None:
-                    break
-        return None
+        ways, states = self._ways(user_frames(frame)), self._known_states()
+        return self._first(ways, states, lambda: ToBackward(self._watch, None, losses))
 
     def of_error(self, error: BaseException) -> tuple[Evidence, How] | None:
         """What an exception complains of that has ended the program: its frames are still there."""
@@ -170,12 +161,17 @@ class Body:
     ) -> Evidence | None:
         if not self._is_possible():
             return None
+        return self._first(ways, states, lambda: ToRead(self._watch, then, place))
+
+    def _first(
+        self, ways: Iterable[Way], states: list[Any], phase: Callable[[], Repeating]
+    ) -> Evidence | None:
+        """What the first way shows that gets there."""
         for way in ways:
             for start in self._starts(states):
                 if self._is_enough():
                     return None
-                phase = ToRead(self._watch, then, place)
-                evidence = self._reaches(phase, way, start)
+                evidence = self._reaches(phase(), way, start)
                 if evidence is not None and is_conclusive(evidence):
                     return evidence
                 if evidence is not None:
