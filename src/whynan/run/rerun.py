@@ -85,12 +85,14 @@ def _look_again(command: Command, sign: Sign, asked: RunOptions, took_s: float) 
     what = "ended it" if sign.sink == "exception" else "went bad"
     where = f"{sign.subject} at step {sign.step}"
     voice.say(f"{where} {what}; running the script again to see it happen{_about(took_s)}")
-    voice.say("what it writes to files it writes once more; `--no-rerun` forbids that")
-    limit_s = LIMIT_S + LIMIT * took_s
+    voice.say(
+        "what it writes goes aside; other programs, databases and compiled writers write again"
+    )
+    limit_s, since_s = LIMIT_S + LIMIT * took_s, time.time() - took_s
     again = Again()
     for step in (sign.step, None):
         try:
-            recording, why = _run_again(command, step, asked, limit_s)
+            recording, why = _run_again(command, step, asked, limit_s, since_s)
         except _TooLong:
             return replace(again, why=f"the second run was stopped after {limit_s:.0f} s")
         except KeyboardInterrupt:
@@ -103,15 +105,15 @@ def _look_again(command: Command, sign: Sign, asked: RunOptions, took_s: float) 
         elif step is not None and recording is not None and not recording.evidence:
             # It did not come back: recording more of it would not help.
             if EAGERLY in recording.notes:
-                return _climb(command, sign, limit_s, why)
+                return _climb(command, sign, limit_s, since_s, why)
             break
     return again
 
 
-def _climb(command: Command, sign: Sign, limit_s: float, why: str) -> Again:
+def _climb(command: Command, sign: Sign, limit_s: float, since_s: float, why: str) -> Again:
     """It ran in eager mode and stayed finite: compiled once more, what departs from that?"""
     try:
-        recording, _ = _run_again(command, sign.step, None, limit_s)
+        recording, _ = _run_again(command, sign.step, None, limit_s, since_s)
     except _TooLong:
         recording = None
     found = recording.evidence if recording is not None else ()
@@ -134,7 +136,7 @@ def seen(evidence: tuple[Evidence, ...]) -> bool:
 
 
 def _run_again(
-    command: Command, step: int | None, asked: RunOptions | None, limit_s: float
+    command: Command, step: int | None, asked: RunOptions | None, limit_s: float, since_s: float
 ) -> tuple[Recording | None, str]:
     """What a recorded second run shows, and why when it shows nothing.
 
@@ -143,7 +145,10 @@ def _run_again(
     """
     with tempfile.TemporaryDirectory(prefix="whynan-") as folder:
         path = Path(folder) / "recording.json"
-        options = ["--recording", str(path), *_options(step, asked)]
+        aside = Path(folder) / "aside"
+        aside.mkdir()
+        options = ["--recording", str(path), "--aside", str(aside), repr(since_s)]
+        options += _options(step, asked)
         errors = Path(folder) / "stderr"
         with errors.open("wb") as stream, minded(folder) as mind:
             code = _run(command, options, stream, _shown(step, limit_s), mind)

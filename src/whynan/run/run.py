@@ -82,12 +82,14 @@ class Run:
         error: BaseException | None = None
         try:
             self._beginning.presence.wait()
+            self._beginning.lay_aside()
             run()
             launch.wait_for_threads()
             self._children.wait()
         except BaseException as raised:
             error = raised
         finally:
+            self._beginning.lift()
             os._exit = original_exit
         return self._end(error)
 
