@@ -111,7 +111,7 @@ def run(
     WHYNAN_CAPSULE, WHYNAN_SAVE_BATCH, WHYNAN_REPRO, WHYNAN_MAX_STEPS,
     WHYNAN_RERUN.
     """
-    from whynan.run.aside import Aside
+    from whynan.run.laid import Aside
     from whynan.run.outputs import Mode, Policy, RunOptions
     from whynan.run.run import Run
 

@@ -14,7 +14,7 @@ from whynan import voice
 from whynan.errors import UsageError
 from whynan.model import Diagnosis
 from whynan.recording import Recording
-from whynan.run.aside import Aside
+from whynan.run.laid import Aside
 
 if TYPE_CHECKING:
     from whynan.report.live_board import LiveBoard

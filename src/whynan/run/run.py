@@ -89,7 +89,6 @@ class Run:
         except BaseException as raised:
             error = raised
         finally:
-            self._beginning.lift()
             os._exit = original_exit
         return self._end(error)
 
