@@ -7,7 +7,7 @@ DEMO := $(VENV)/.demo
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test check fix golden rules matrix clean
+.PHONY: demo test check fix golden rules docs matrix clean
 
 demo: $(DEMO)  ## run a failing script and read the report
 	@echo '$$ whynan run examples/distill.py'
@@ -30,6 +30,9 @@ golden: $(READY)  ## rewrite tests/cases/*/report.txt; read the diff as prose
 
 rules: $(READY)  ## write docs/rules/ from the documentation of the rules
 	$(BIN)/python -m whynan.explain.rule_pages docs/rules
+
+docs: $(READY)  ## the documentation as a site, in site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # A whole matrix takes hours; `make matrix TORCH=2.8 PYTHON=3.12` one combination of it.
 matrix:  ## a sample of the tests under every torch and Python that is supported
