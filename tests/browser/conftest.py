@@ -18,7 +18,7 @@ CHROMIUM = find_chromium()
 collect_ignore_glob = [] if CHROMIUM else ["test_*.py"]  # said at the end of the run
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # its thread and its event loop must not outlive its tests
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         # Containers and root have no sandbox; the pages are our own.

@@ -180,7 +180,7 @@ def _whatif(script: Path, args: list[str]) -> dict[str, Any]:
 
     program = Program(target=script.name, args=tuple(args))
     table = WhatIf(program=program, run=run_forked, budget_s=LIMIT_S).go()
-    sentences = reading(table.rows)
+    sentences = reading(table.rows, table.baseline)
     write_page(table, sentences, script.with_suffix(".html"))
     return {"rows": [asdict(row) for row in table.rows], "reading": sentences}
 

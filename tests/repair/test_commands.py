@@ -170,6 +170,34 @@ def test_whatif_tells_a_high_rate_from_a_formula(repairs: RepairServer, tmp_path
         assert words in page
 
 
+LOG_OF_SOFTMAX = """
+import torch
+torch.manual_seed(0)
+net = torch.nn.Linear(4, 3)
+optimizer = torch.optim.SGD(net.parameters(), lr=5.0)
+x, y = torch.randn(16, 4) * 5, torch.randint(0, 3, (16,))
+for step in range(60):
+    p = torch.softmax(net(x), -1)
+    loss = -torch.log(p)[torch.arange(16), y].mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_whatif_does_not_blame_the_rate_for_a_formula(
+    repairs: RepairServer, tmp_path: Path
+) -> None:
+    """A lower rate only keeps the values away from where a logarithm of a softmax fails."""
+    script = tmp_path / "log_of_softmax.py"
+    script.write_text(LOG_OF_SOFTMAX)
+    table = repairs.whatif(script)
+    outcomes = {row["name"]: row["outcome"] for row in table["rows"]}
+    assert outcomes["lr_tenth"] == "survives"
+    (said,) = table["reading"]
+    assert "it is the formula: logarithm of a softmax; `log_softmax`" in said
+
+
 def row(name: str, outcome: str, steps: int = 3) -> Row:
     return Row(name=name, title=name, outcome=outcome, steps=steps)  # type: ignore[arg-type]
 

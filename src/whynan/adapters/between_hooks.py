@@ -65,10 +65,11 @@ class Guarded:
 
 
 def write_report(diagnosis: Diagnosis, folder: Path) -> None:
-    """`whynan.json` and `whynan.txt` beside what the framework itself writes."""
-    from whynan.report import json_report
+    """`whynan.html`, `whynan.json` and `whynan.txt` beside what the framework itself writes."""
+    from whynan.report import html, json_report
 
     folder.mkdir(parents=True, exist_ok=True)
+    html.write(diagnosis, folder / "whynan.html")
     json_report.write(diagnosis, folder / "whynan.json")
     write_atomically(folder / "whynan.txt", str(diagnosis))
 

@@ -23,6 +23,7 @@ LIMITS = {
     "float8_e4m3fn": Limits(448.0, 2.0**-6, 2.0**-3),
     "float8_e4m3fnuz": Limits(240.0, 2.0**-7, 2.0**-3),
     "float8_e5m2fnuz": Limits(57344.0, 2.0**-15, 2.0**-2),
+    "float8_e8m0fnu": Limits(2.0**127, 2.0**-127, 1.0),
 }
 _PARTS = {"complex128": "float64", "complex64": "float32", "complex32": "float16"}
 

@@ -12,13 +12,15 @@ from whynan.model import kind_of
 
 SCHEMA = "whynan.check/1"
 MOST_NOTES = 8
+MANY, MOST_FILES = 20, 10  # files that want a summary, and how many of them it names
 
 
 def lines_of(report: FileReport, *, verbose: bool) -> list[str]:
     """A headline, then what is bad, then what is odd."""
     if report.error is not None:
         return [f"{report.path}: not checked: {report.error}"]
-    lost = [f"  not checked: {name}: {why}" for name, why in report.unread]
+    lost = [f"  danger  loading it would run {call}" for call in report.dangers]
+    lost += [f"  not checked: {name}: {why}" for name, why in report.unread]
     if not report.items:
         found = f"no {'rows of numbers' if report.table else 'arrays of numbers'} in it"
         if report.path.name.endswith(".json"):
@@ -39,6 +41,38 @@ def lines_of(report: FileReport, *, verbose: bool) -> list[str]:
     return lines
 
 
+def summary(reports: list[FileReport]) -> list[str]:
+    """Of many files: how many are bad, the worst first."""
+    if len(reports) < MANY:
+        return []
+    values = sum(report.values for report in reports)
+    worst = sorted((r for r in reports if r.bad or r.dangers), key=_badness)
+    lost = [r for r in reports if r.error is not None or r.unread]
+    head = (
+        f"{len(reports):,} files, {values:,} values: {len(worst):,} bad, {len(lost):,} not checked"
+    )
+    lines = [head, *(f"  {report.path}: {_worst(report)}" for report in worst[:MOST_FILES])]
+    if len(worst) > MOST_FILES:
+        lines.append(f"  ... and {len(worst) - MOST_FILES:,} more")
+    return lines
+
+
+def _wrong(report: FileReport) -> int:
+    return sum(i.summary.stats.nan + i.summary.stats.posinf + i.summary.stats.neginf for i in report.bad)  # fmt: skip
+
+
+def _badness(report: FileReport) -> tuple[bool, float, int]:
+    return not report.dangers, -_wrong(report) / max(report.values, 1), -len(report.bad)
+
+
+def _worst(report: FileReport) -> str:
+    parts = [f"would run {report.dangers[0]}"] if report.dangers else []
+    if report.bad:
+        wrong = f", {_wrong(report):,} of {_values(report)} not finite" if _wrong(report) else ""
+        parts.append(f"{len(report.bad):,} bad{wrong}, such as {report.bad[0].name or 'its array'}")
+    return "; ".join(parts)
+
+
 def _beside(report: FileReport) -> str:
     """A word about what was passed over."""
     n = len(report.left_out)
@@ -50,8 +84,8 @@ def _values(report: FileReport) -> str:
 
 
 def exit_code(reports: list[FileReport]) -> int:
-    """3 when a value is bad, 2 when a file or an array in it cannot be read, else 0."""
-    if any(report.bad for report in reports):
+    """3 when a value is bad or loading would act on the machine, 2 when a file or an array in it cannot be read, else 0."""
+    if any(report.bad or report.dangers for report in reports):
         return 3
     return 2 if any(report.error is not None or report.unread for report in reports) else 0
 
@@ -67,6 +101,7 @@ def as_json(reports: list[FileReport], comparison: Comparison | None) -> dict[st
                 "path": str(report.path),
                 "error": report.error,
                 "not_checked": [{"name": name, "reason": why} for name, why in report.unread],
+                "dangers": list(report.dangers),
                 "values": report.values,
                 "items": [_item(item) for item in report.items],
             }

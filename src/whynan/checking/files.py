@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import lzma
 import math
+import re
 import statistics
 import warnings
 import zipfile
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from whynan.checking.gguf_files import gguf_entries
 from whynan.checking.numpy_files import npy_entries, npz_entries
 from whynan.checking.safetensors_files import safetensors_entries
 from whynan.checking.spans import Entry, Unreadable
@@ -28,17 +30,17 @@ from whynan.model import number
 DAMAGED = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, UnicodeDecodeError
 )  # fmt: skip
+PICKLED = (".pt", ".pth", ".bin", ".ckpt")
 READERS: dict[str, Callable[[Path], list[Entry]]] = {
-    ".pt": torch_entries,
-    ".pth": torch_entries,
-    ".bin": torch_entries,
-    ".ckpt": torch_entries,
+    **dict.fromkeys(PICKLED, torch_entries),
     ".safetensors": safetensors_entries,
     ".npy": npy_entries,
     ".npz": npz_entries,
+    ".gguf": gguf_entries,
 }
 TABLES = (".csv", ".tsv", ".parquet")
 INDEX = ".index.json"
+POINTER = b"version https://git-lfs."  # how the stand-in for a large file begins
 FAULTS = ("nan", "inf", "missing", "words")
 LARGE_SCALE = 100.0  # weights of a trained network lie well below
 
@@ -55,6 +57,7 @@ class FileReport:
     unread: tuple[tuple[str, str], ...] = ()  # arrays that cannot be looked at, and why
     left_out: tuple[str, ...] = ()  # words and dates
     table: bool = False
+    dangers: tuple[str, ...] = ()  # what loading it would do to the machine
 
     @property
     def bad(self) -> tuple[Item, ...]:
@@ -70,10 +73,14 @@ def find_files(paths: list[Path]) -> list[Path]:
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
-            inside = [p for p in sorted(path.rglob("*")) if p.is_file() and known(p)]
+            inside = [
+                p for p in sorted(path.rglob("*")) if known(p) and (p.is_file() or _dangles(p))
+            ]
             if not inside:
                 raise UsageError(f"{path}: no file to check in this folder; {endings()}")
             found += inside
+        elif _dangles(path):
+            raise UsageError(f"{path}: {_where_to(path)}")
         elif not path.exists():
             raise UsageError(f"{path}: no such file")
         elif not known(path):
@@ -81,6 +88,14 @@ def find_files(paths: list[Path]) -> list[Path]:
         else:
             found += [path, *_shards(path)] if path.name.endswith(INDEX) else [path]
     return list(dict.fromkeys(found))
+
+
+def _dangles(path: Path) -> bool:
+    return path.is_symlink() and not path.exists()
+
+
+def _where_to(link: Path) -> str:
+    return f"a link to {link.readlink()}, which is not there"
 
 
 def known(path: Path) -> bool:
@@ -121,13 +136,18 @@ def check_file(path: Path, progress: Progress) -> FileReport:
 
 def _check_file(path: Path, progress: Progress) -> FileReport:
     try:
+        if _dangles(path):
+            raise Unreadable(_where_to(path))
         if path.stat().st_size == 0:
             raise Unreadable("empty")
+        _refuse_pointers(path)
         if path.name.endswith(INDEX):
             return _check_index(path)
         if path.suffix in TABLES:
             return _check_table(path, progress)
-        entries = READERS[path.suffix](path)
+        dangers: list[str] = []
+        pickled = path.suffix in PICKLED
+        entries = torch_entries(path, dangers) if pickled else READERS[path.suffix](path)
         unread = tuple((e.name, e.unread) for e in entries if e.unread is not None)
         items = []
         for entry in entries:
@@ -135,7 +155,9 @@ def _check_file(path: Path, progress: Progress) -> FileReport:
                 summary = entry.summary(progress)
                 items.append(Item(name=entry.name, summary=summary, troubles=_weights(summary)))
         words = tuple(e.name for e in entries if e.text)
-        return FileReport(path=path, items=tuple(items), unread=unread, left_out=words)
+        return FileReport(
+            path=path, items=tuple(items), unread=unread, left_out=words, dangers=tuple(dangers)
+        )
     except Unreadable as error:
         return FileReport(path=path, error=str(error))
     except OSError as error:
@@ -144,6 +166,19 @@ def _check_file(path: Path, progress: Progress) -> FileReport:
         return FileReport(path=path, error=f"corrupt ({str(error) or type(error).__name__:.120})")
     except MemoryError:
         return FileReport(path=path, error="needs more memory than there is")
+
+
+def _refuse_pointers(path: Path) -> None:
+    """A clone without Git LFS has small texts in the place of its large files."""
+    if path.stat().st_size > 1024:
+        return
+    text = path.read_bytes()
+    if text.startswith(POINTER):
+        size = re.search(rb"^size (\d{1,18})$", text, re.MULTILINE)
+        of = f" of {int(size[1]):,} bytes" if size else ""
+        raise Unreadable(
+            f"a Git LFS pointer to a file{of}, not the file itself; `git lfs pull` gets it"
+        )
 
 
 def _check_index(path: Path) -> FileReport:

@@ -72,6 +72,8 @@ def float8(bits: int, dtype: str) -> float:
     >>> float8(0x7E, "float8_e4m3fn"), float8(0x7C, "float8_e5m2"), float8(0x80, "float8_e4m3fnuz")
     (448.0, inf, nan)
     """
+    if dtype == "float8_e8m0fnu":  # a power of two, for the scale of a block
+        return math.nan if bits == 0xFF else 2.0 ** (bits - 127)
     fraction_bits = int(dtype[10])
     kind = dtype[11:]  # "", "fn": no infinity; "fnuz": neither infinity nor -0
     bias = {"float8_e4m3fn": 7, "float8_e5m2": 15, "float8_e4m3fnuz": 8, "float8_e5m2fnuz": 16}

@@ -37,6 +37,23 @@ class Call:
     members: list[Any] = field(default_factory=list)
 
 
+# Whose functions act on the machine, not on numbers. `builtins` holds both kinds.
+ACTING = frozenset({
+    "os", "posix", "nt", "subprocess", "_posixsubprocess", "pty", "shutil", "socket", "_socket", "sys", "runpy",
+    "importlib", "_imp", "ctypes", "_ctypes", "webbrowser", "code", "codeop", "pdb", "timeit", "cProfile",
+    "profile", "bdb", "pip", "commands", "multiprocessing", "asyncio", "urllib", "http", "ftplib", "smtplib",
+    "tempfile", "pathlib", "io", "_io", "signal", "threading", "pickle", "_pickle", "marshal",
+})  # fmt: skip
+ACTING_BUILTINS = frozenset({
+    "eval", "exec", "execfile", "compile", "__import__", "open", "input", "getattr", "setattr", "delattr", "apply",
+    "breakpoint", "globals", "vars",
+})  # fmt: skip
+HARMLESS = frozenset({("pathlib", "PosixPath"), ("pathlib", "PurePosixPath"), ("pathlib", "Path"),
+    ("pathlib", "WindowsPath"), ("pathlib", "PureWindowsPath"), ("pathlib", "PurePath"), ("io", "BytesIO"),
+    ("_io", "BytesIO"), ("io", "StringIO"), ("_io", "StringIO")})  # fmt: skip
+MOST_DANGERS = 20
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Persistent:
     """A reference to something outside the pickle: in torch files, a storage."""
@@ -56,9 +73,12 @@ _VALUES = frozenset({
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 
 
-def describe(file: IO[bytes]) -> Any:
-    """The object that the next pickle in `file` describes."""
-    machine = _Machine()
+def describe(file: IO[bytes], dangers: list[str] | None = None) -> Any:
+    """The object that the next pickle in `file` describes.
+
+    `dangers` gets what unpickling it would do to the machine, as it would be written.
+    """
+    machine = _Machine([] if dangers is None else dangers)
     try:
         for step, (opcode, arg, _) in enumerate(pickletools.genops(file)):
             if step > MOST_STEPS:
@@ -72,9 +92,16 @@ def describe(file: IO[bytes]) -> Any:
 
 
 class _Machine:
-    def __init__(self) -> None:
+    def __init__(self, dangers: list[str]) -> None:
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
+        self.dangers = dangers
+
+    def call(self, function: Any, args: Any) -> Call:
+        """At once, not when all is read: what is called may be thrown away by the next step."""
+        if len(self.dangers) < MOST_DANGERS and isinstance(function, Global) and acts(function):
+            self.dangers.append(_written(function, args))
+        return Call(function, args)
 
     def step(self, name: str, arg: Any) -> None:
         if name in _VALUES:
@@ -178,21 +205,23 @@ class _Machine:
 
     def op_inst(self, arg: Any) -> None:
         module, _, name = arg.partition(" ")
-        self.stack.append(Call(Global(module, name), tuple(self.marked())))
+        self.stack.append(self.call(Global(module, name), tuple(self.marked())))
 
     def op_obj(self, arg: Any) -> None:
         function, *args = self.marked()
-        self.stack.append(Call(function, tuple(args)))
+        self.stack.append(self.call(function, tuple(args)))
 
     def op_reduce(self, arg: Any) -> None:
         args, function = self.stack.pop(), self.stack.pop()
-        self.stack.append(Call(function, args))
+        self.stack.append(self.call(function, args))
 
     op_newobj = op_reduce
 
     def op_newobj_ex(self, arg: Any) -> None:
         keywords, args, function = self.stack.pop(), self.stack.pop(), self.stack.pop()
-        self.stack.append(Call(function, args, state=keywords))
+        made = self.call(function, args)
+        made.state = keywords
+        self.stack.append(made)
 
     def op_build(self, arg: Any) -> None:
         state = self.stack.pop()
@@ -204,6 +233,25 @@ class _Machine:
 
     def op_binpersid(self, arg: Any) -> None:
         self.stack.append(Persistent(self.stack.pop()))
+
+
+def acts(function: Global) -> bool:
+    """Whether calling it does something to the machine."""
+    if (function.module, function.name) in HARMLESS:
+        return False
+    if function.module in ("builtins", "__builtin__"):
+        return function.name in ACTING_BUILTINS
+    return function.module.split(".")[0] in ACTING
+
+
+def _written(function: Global, args: Any) -> str:
+    """The call as in a program; arguments that are no plain values only hinted at."""
+    parts = args if isinstance(args, tuple) else (args,)
+    shown = [repr(a) if isinstance(a, PLAIN_KEYS) else "..." for a in parts[:4]]
+    module = {"posix": "os", "nt": "os", "__builtin__": "builtins"}.get(
+        function.module, function.module
+    )
+    return f"{module}.{function.name}({', '.join(shown)})"[:160]
 
 
 def _set(target: Any, pairs: list[Any]) -> None:

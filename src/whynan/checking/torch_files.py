@@ -27,18 +27,19 @@ UNNAMED = ("_modules", "_parameters", "_buffers")
 Storages = Callable[[str], Span]
 
 
-def torch_entries(path: Path) -> list[Entry]:
-    """Every tensor in a file made by `torch.save`."""
+def torch_entries(path: Path, dangers: list[str] | None = None) -> list[Entry]:
+    """Every tensor in a file made by `torch.save`; `dangers` gets what loading it would run."""
+    dangers = [] if dangers is None else dangers
     with open(path, "rb") as file:
         magic = file.read(4)
     if magic[:2] == b"PK":
-        return _zip_entries(path)
+        return _zip_entries(path, dangers)
     if magic[:1] == b"\x80":
-        return _legacy_entries(path)
+        return _legacy_entries(path, dangers)
     raise Unreadable("not a PyTorch file: neither an archive nor a pickle")
 
 
-def _zip_entries(path: Path) -> list[Entry]:
+def _zip_entries(path: Path, dangers: list[str]) -> list[Entry]:
     with open_zip(path) as archive:
         names = set(archive.namelist())
         pickles = [n for n in names if n == "data.pkl" or n.endswith("/data.pkl")]
@@ -61,22 +62,22 @@ def _zip_entries(path: Path) -> list[Entry]:
                 spans[name] = zip_span(archive, path, name)
             return spans[name]
 
-        return list(_Finder(storage, big).tensors(describe(io.BytesIO(text)), ""))
+        return list(_Finder(storage, big).tensors(describe(io.BytesIO(text), dangers), ""))
 
 
-def _legacy_entries(path: Path) -> list[Entry]:
+def _legacy_entries(path: Path, dangers: list[str]) -> list[Entry]:
     """Before torch 1.6: five pickles, then the storages one after another."""
     size = path.stat().st_size
     with open(path, "rb") as file:
         head = io.BytesIO(file.read(LARGEST_PICKLE))
-    first = describe(head)
+    first = describe(head, dangers)
     if first != 0x1950A86A20F9469CFC6C:
         # A pickle that torch did not write; it may still hold NumPy arrays.
         return list(_Finder(_no_storage, False).tensors(first, ""))
-    describe(head)
-    system = describe(head)
+    describe(head, dangers)
+    system = describe(head, dangers)
     big = isinstance(system, dict) and system.get("little_endian") is False
-    described, keys = describe(head), describe(head)
+    described, keys = describe(head, dangers), describe(head, dangers)
     if not isinstance(keys, list):
         raise Unreadable("corrupt: no list of storages")
     finder = _Finder(_no_storage, big)

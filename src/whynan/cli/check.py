@@ -25,11 +25,12 @@ def check(
 ) -> int:
     """Look for NaN, Inf and odd values in checkpoints, arrays and tables.
 
-    FILES are .pt .pth .bin .ckpt .safetensors .npy .npz .csv .tsv .parquet, the index of a sharded
+    FILES are .pt .pth .bin .ckpt .safetensors .npy .npz .gguf .csv .tsv .parquet, the index of a sharded
     checkpoint, or folders of these. They are read in pieces, whatever their size, and nothing in
     them is ever executed.
 
-    Exit codes: 0 all is well, 3 bad values were found, 2 a file cannot be read.
+    Exit codes: 0 all is well, 3 bad values were found or loading a file would run
+    something, 2 a file cannot be read.
 
     \b
     whynan check model.safetensors
@@ -39,7 +40,7 @@ def check(
     _need_numpy()
     _need_folder_of(json_path)
     from whynan.checking.compare import compare
-    from whynan.checking.file_text import as_json, exit_code, lines_of
+    from whynan.checking.file_text import as_json, exit_code, lines_of, summary
     from whynan.checking.files import find_files
 
     silent = json_path is not None and str(json_path) == "-"
@@ -53,6 +54,8 @@ def check(
             if not silent:
                 bar.say(lines_of(report, verbose=verbose), err=report.error is not None)
         old = [bar.check(path) for path in old_paths]
+        if not silent and (closing := summary(reports)):
+            bar.say(closing, err=False)
     comparison = compare(reports, old) if against is not None else None
     for report in old:
         if report.error is not None:
@@ -88,7 +91,7 @@ class _Bar:
     """Progress on a terminal's standard error; nothing elsewhere."""
 
     def __init__(self, paths: list[Path]) -> None:
-        self.total = sum(p.stat().st_size for p in paths)
+        self.total = sum(p.stat().st_size for p in paths if p.exists())
         self.bar: Any = None
 
     def __enter__(self) -> _Bar:

@@ -25,9 +25,11 @@ FORMATS = ["text", "concise", "json", "sarif", "github"]
 @click.option("--statistics", is_flag=True, help="Print only how often each pattern was met.")
 @click.option("--stdin-filename", metavar="NAME", default="stdin.py", show_default=True, help="What to call standard input, given as PATH `-`.")  # fmt: skip
 @click.option("--jobs", "-j", type=click.IntRange(min=1), help="Processes for large trees; all cores unless given.")  # fmt: skip
+@click.option("--lsp", is_flag=True, help="Serve an editor on standard input and output (needs the extra `lsp`).")  # fmt: skip
 def lint(
     paths: tuple[str, ...], fix: bool, diff: bool, select: tuple[str, ...], ignore: tuple[str, ...],
     style: str, statistics: bool, stdin_filename: str, jobs: int | None,
+    lsp: bool,
 ) -> int:  # fmt: skip
     """Find numerically unstable PyTorch and NumPy code in files, folders and notebooks.
 
@@ -52,6 +54,8 @@ def lint(
     from whynan.lint.runner import Task, run
     from whynan.lint.selection import choose, read_config
 
+    if lsp:
+        return _serve(_names(select), _names(ignore))
     if not paths:
         raise click.UsageError("name files or folders, or `-` for standard input")
     if fix and diff:
@@ -70,6 +74,19 @@ def lint(
         return _standard_input(task, stdin_filename, style, statistics)
     results = list(run(find(paths, config), task, jobs))
     return show(results, task, style, statistics)
+
+
+def _serve(select: tuple[str, ...], ignore: tuple[str, ...]) -> int:
+    from importlib.util import find_spec
+
+    from whynan.errors import UsageError
+
+    if find_spec("pygls") is None:
+        raise UsageError("--lsp needs pygls: pip install 'whynan[lsp]'")
+    from whynan.cli.language_server import serve
+
+    serve(select, ignore)
+    return 0
 
 
 def _names(given: tuple[str, ...]) -> tuple[str, ...]:

@@ -45,6 +45,11 @@ def fix(
     return text, made
 
 
+def with_one(text: str, replacement: Replacement) -> str | None:
+    """The text with one fix made; None if that would be no Python."""
+    return _changed(text, [replacement], keep_lines=False)
+
+
 def _changed(text: str, chosen: list[Replacement], keep_lines: bool) -> str | None:
     """The text with replacements and without what they leave over; None if it is no Python."""
     changed = apply(text, chosen, keep_lines)

@@ -38,6 +38,7 @@ EXPERIMENTS = {
 FLOAT32_MAX = 3.4e38
 LEAP = 1e12
 FAR = 10.0  # times lower a loss: the others merely survive
+TRAINING = {"high_learning_rate", "exploding_gradients", "bad_init", "bad_data", "loss_scale"}
 ENOUGH = 3  # experiments in vain before anything is read from them
 UNTOUCHED_STEPS = 30  # a healthy baseline is compared over this many steps
 HEAD = f"{'':<28}{'steps':>7}{'final loss':>13}  what happened"
@@ -97,8 +98,24 @@ def _diverged(losses: list[float]) -> bool:
     return abs(losses[-1]) > min(FLOAT32_MAX, LEAP * max(1.0, min(map(abs, losses))))
 
 
-def reading(rows: Sequence[Row]) -> list[str]:
-    """What the pattern points to; the first sentence is the strongest."""
+def reading(rows: Sequence[Row], diagnosis: Diagnosis | None = None) -> list[str]:
+    """What the pattern points to, with what is known of the program as it is; the strongest first."""
+    formula = _of_the_formula(diagnosis)
+    survives = any(r.outcome == "survives" for r in rows[1:])
+    if rows[0].outcome == "dies" and formula is not None and survives:
+        away = "what survives only keeps the values away from where it fails"
+        return [f"it is the formula: {formula}; {away}"]
+    return _of_the_rows(rows)
+
+
+def _of_the_formula(diagnosis: Diagnosis | None) -> str | None:
+    """What the report itself names: another function holds where this one does not, however it is trained."""
+    finding = diagnosis.anomalies[0].finding if diagnosis and diagnosis.anomalies else None
+    causes = {c.code: c.evidence for c in finding.causes} if finding is not None else {}
+    return None if causes.keys() & TRAINING else causes.get("wrong_function")
+
+
+def _of_the_rows(rows: Sequence[Row]) -> list[str]:
     base = rows[0]
     tried = {r.name: r for r in rows[1:] if r.outcome in ("survives", "diverges", "dies")}
     alive = {name for name, r in tried.items() if r.outcome == "survives"}
@@ -242,7 +259,7 @@ def whatif(
         if path is not None and not path.absolute().parent.is_dir():
             raise UsageError(f"--{option} {path}: the folder does not exist")
     table = WhatIf(program=program, run=run, budget_s=budget_s).go()
-    sentences = reading(table.rows) if table.rows else []
+    sentences = reading(table.rows, table.baseline) if table.rows else []
     for sentence in sentences:
         say(textwrap.fill(f"   = inferred: {sentence}", 80, subsequent_indent=" " * 6))
     if json_path is not None:
