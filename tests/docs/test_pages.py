@@ -1,8 +1,9 @@
-"""Every page in docs/use is done as a reader would: its files are saved, its commands are typed."""
+"""Pages are done as a reader would: their files are saved, their commands are typed."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +13,14 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from tests.docs.pages import DOCS, Command, blocks, commands, is_shown
+from tests.docs.pages import DOCS, ROOT, Command, blocks, commands, is_shown
 
-PAGES = sorted(p for p in (DOCS / "use").glob("*.md") if p.stem != "notebooks")
+PAGES = [
+    *sorted(p for p in (DOCS / "use").glob("*.md") if p.stem != "notebooks"),
+    ROOT / "README.md",
+    DOCS / "faq.md",
+    DOCS / "for-agents.md",
+]
 # What a queue does with a job, on one machine.
 QUEUE = {
     "sbatch": "exec bash $1",
@@ -60,6 +66,7 @@ def typed(command: Command, folder: Path, environment: dict[str, str]) -> None:
 def test_a_page_does_what_it_says(page: Path, tmp_path: Path, environment: dict[str, str]) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
+    shutil.copytree(ROOT / "examples", folder / "examples")
     todo = []
     for block in blocks(page):
         if block.title:

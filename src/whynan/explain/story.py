@@ -40,6 +40,8 @@ class Story:
     facts: tuple[Fact, ...]
     chain: tuple[tuple[str, str, str, str], ...]  # place, operation, value, note
     fixes: tuple[Fix, ...]
+    proof: str = ""  # of the first of them
+    next: str = ""  # what to type for more
 
 
 def shown(operator: str) -> str:
@@ -71,8 +73,8 @@ def in_short(found: Iterable[Evidence], error: Exception) -> str:
     return visible("".join(lines))
 
 
-def tell(anomaly: Anomaly) -> Story:
-    """Choose the words."""
+def tell(anomaly: Anomaly, command: str = "") -> Story:
+    """Choose the words; `command` is the program as it was started."""
     origin, finding = anomaly.origin, anomaly.finding
     site = origin.site
     return Story(
@@ -85,7 +87,16 @@ def tell(anomaly: Anomaly) -> Story:
         facts=tuple(_facts(anomaly)),
         chain=tuple(_row(link, site) for link in anomaly.chain) if site else (),
         fixes=finding.fixes,
+        proof=_proof(finding.fixes[0], command) if finding.fixes else "",
+        next=f"`whynan explain {finding.code}`" if finding.code else "",
     )
+
+
+def _proof(fix: Fix, command: str) -> str:
+    """What is known of a change, or how to find out."""
+    if fix.verdict != "not_tried" or fix.evidence != Fix(kind="", title="").evidence:
+        return fix.evidence
+    return f"not tested yet: `{f'whynan fix {command}'.strip()}` tries changes"
 
 
 def _place(site: Site) -> str:
@@ -122,7 +133,8 @@ def _facts(anomaly: Anomaly) -> list[Fact]:
         where.append("on entry" if came_in else f"{call_of(origin)} ({origin.op})")
     if origin.node and origin.derived:
         where.append(f"in {origin.node.split('::')[-1]}")
-    facts = [Fact(label="where", text="; ".join(where))]
+    facts = [Fact(label=f"cause: {c.code}", text=c.evidence) for c in finding.causes]
+    facts.append(Fact(label="where", text="; ".join(where)))
     if origin.site and origin.site.caller:
         caller = origin.site.caller
         facts.append(Fact(label="called from", text=f"{_place(caller)}: {caller.source}"))
@@ -133,7 +145,6 @@ def _facts(anomaly: Anomaly) -> list[Fact]:
     if evidence.around.remade is not None:
         facts.append(Fact(label="observed", text=REMADE.format(evidence.around.remade)))
     facts += [Fact(label="inferred", text=text) for text in finding.inferred]
-    facts += [Fact(label=f"cause: {c.code}", text=c.evidence) for c in finding.causes]
     facts += [Fact(label="unknown", text=text) for text in finding.unknown]
     if evidence.incomplete:
         facts.append(Fact(label="unknown", text=evidence.incomplete))

@@ -136,11 +136,11 @@ def with_fixes(diagnosis: Diagnosis, fixes: tuple[Fix, ...]) -> Diagnosis:
 def _show(diagnosis: Diagnosis, *, told: bool) -> None:
     first = diagnosis.anomalies[0]
     bare = replace(first, finding=replace(first.finding, fixes=()))
-    lines = [] if told else terminal.draw([tell(bare)], diagnosis.notes)
+    home = short_path(first.origin.site.file) if first.origin.site else None
+    change = remedy.draw(first.finding.fixes, home)
+    lines = change if told else terminal.draw([tell(bare)], diagnosis.notes, change)
     while lines and not lines[-1].plain:
         lines.pop()
-    home = short_path(first.origin.site.file) if first.origin.site else None
-    lines += remedy.draw(first.finding.fixes, home)
     voice.report(terminal.styled(lines, voice.is_on_terminal()))
 
 

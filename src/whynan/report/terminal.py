@@ -20,16 +20,18 @@ STYLES = {
 }  # fmt: skip
 
 
-def draw(stories: Sequence[Story], notes: Sequence[str] = ()) -> list[Text]:
-    """All stories as styled lines."""
+def draw(
+    stories: Sequence[Story], notes: Sequence[str] = (), change: Sequence[Text] | None = None
+) -> list[Text]:
+    """All stories as styled lines; `change` stands in the place of what would be recommended."""
     lines: list[Text] = []
     for story in stories:
-        lines += [*_draw_story(story), Text("")]
+        lines += [*_draw_story(story, change), Text("")]
     lines += [Text(f"note: {note}", style="yellow") for note in notes]
     return lines
 
 
-def _draw_story(story: Story) -> list[Text]:
+def _draw_story(story: Story, change: Sequence[Text] | None) -> list[Text]:
     gutter = max([len(str(row.number)) for row in story.rows if row.number] or [2])
     bar = f"{' ' * gutter} |"
     head = textwrap.wrap(f"error[{story.code}]: {story.headline}", WIDTH, subsequent_indent="  ")
@@ -40,16 +42,25 @@ def _draw_story(story: Story) -> list[Text]:
         for row in story.rows:
             lines += _draw_row(row, gutter)
         lines.append(Text(bar, style="blue"))
+    lines += _draw_change(story, gutter) if change is None else change
     for fact in story.facts:
         lines += _labelled(
             f"{' ' * gutter} = {fact.label}: ", fact.text, STYLES.get(fact.label, "green")
         )
     lines += _draw_chain(story, gutter)
-    for fix in story.fixes:
-        lines += _labelled("help: ", fix.title, "bold green")
-    if story.fixes:
-        lines += _labelled(f"{' ' * gutter} = ", story.fixes[0].evidence, "dim")
+    for fix in story.fixes[1:]:
+        lines += _labelled(f"{' ' * gutter} = or: ", fix.title, "green")
+    if story.next:
+        lines += _labelled(f"{' ' * gutter} = more: ", story.next, "dim")
     return lines
+
+
+def _draw_change(story: Story, gutter: int) -> list[Text]:
+    """The one recommended, before the reasons for it."""
+    if not story.fixes:
+        return []
+    lines = _labelled("help: ", story.fixes[0].title, "bold green")
+    return lines + _labelled(f"{' ' * gutter} = ", story.proof, "dim")
 
 
 def _draw_row(row: Row, gutter: int) -> list[Text]:

@@ -6,6 +6,7 @@ import builtins
 import importlib.util
 import io
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -21,6 +22,7 @@ from zipimport import zipimporter
 from whynan import voice
 from whynan.errors import UsageError
 from whynan.seam.paths import OPERATORS
+from whynan.secrets import without_secrets
 
 _own_root = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
@@ -32,6 +34,12 @@ class Program:
     target: str
     args: tuple[str, ...] = ()
     is_module: bool = False
+
+    @property
+    def typed(self) -> str:
+        """As it is typed after `whynan run`, without what looks like a secret."""
+        given = [*["-m"] * self.is_module, self.target, *self.args]
+        return shlex.join(without_secrets(given))
 
 
 @contextmanager

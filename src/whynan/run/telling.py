@@ -38,7 +38,7 @@ class Telling:
             from whynan.report import terminal
 
             part = diagnose(replace(self.recording, evidence=new))
-            stories = [tell(a) for a in part.anomalies]
+            stories = [tell(a, self._program.typed) for a in part.anomalies]
             if fixes_follow:
                 stories = [replace(story, fixes=()) for story in stories]
             return terminal.styled(terminal.draw(stories), voice.is_on_terminal())
