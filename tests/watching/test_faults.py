@@ -20,7 +20,7 @@ from tests.watching.test_policies import TRAIN, written
 # Fails at step 6 in a way that cannot be repeated in place: rows are taken by hand, a file is written.
 BY_HAND = """
 import os, sys, torch
-second = os.path.exists("first"); open("first", "w").close()
+second = "--recording" in open("/proc/self/cmdline").read()
 torch.manual_seed(0)
 x = torch.rand(40, 4); x[26] = 0
 w = torch.ones(4, requires_grad=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from whynan import voice
+from whynan.adapters import trackers
 from whynan.adapters.between_hooks import Policy, write_report
 from whynan.model import Diagnosis
 from whynan.run import blocks
@@ -42,11 +43,12 @@ def watch(
 
 
 def attach(diagnosis: Diagnosis, accelerator: Any) -> None:
-    """To TensorBoard as text and curves, else as files in the project's folder."""
+    """To TensorBoard as text and curves, to wandb and MLflow as artifacts, as files in the project's folder."""
     from whynan.report import tensorboard
 
     for tracker in accelerator.trackers:
         if hasattr(tracker.tracker, "add_text"):
             tensorboard.send(diagnosis, tracker.tracker)
+    trackers.to_open_runs(diagnosis, [tracker.name for tracker in accelerator.trackers])
     if accelerator.project_dir:
         write_report(diagnosis, Path(accelerator.project_dir))

@@ -7,7 +7,7 @@ from typing import Any
 
 from lightning.pytorch import Callback
 
-from whynan.adapters import between_hooks
+from whynan.adapters import between_hooks, trackers
 from whynan.adapters.between_hooks import write_report
 from whynan.model import Diagnosis
 
@@ -35,13 +35,17 @@ class WhynanCallback(between_hooks.Callback, Callback):
 
 
 def attach(diagnosis: Diagnosis, trainer: Any) -> None:
-    """As text and curves to TensorBoard, as files to what has a folder."""
+    """As text and curves to TensorBoard, as artifacts to wandb and MLflow, as files to what has a folder."""
     from whynan.report import tensorboard
 
     for logger in trainer.loggers:
         experiment: Any = getattr(logger, "experiment", None)
         if hasattr(experiment, "add_text"):
             tensorboard.send(diagnosis, experiment)
+        elif trackers.is_of("wandb", experiment):
+            trackers.to_run(diagnosis, experiment)
+        elif trackers.is_of("mlflow", experiment):
+            trackers.to_client(diagnosis, experiment, logger.run_id)
         folder = getattr(logger, "log_dir", None)
         if folder:
             write_report(diagnosis, Path(folder))

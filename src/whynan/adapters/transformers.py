@@ -8,6 +8,7 @@ from typing import Any
 
 from transformers.trainer_callback import TrainerCallback
 
+from whynan.adapters import trackers
 from whynan.adapters.between_hooks import Callback, write_report
 from whynan.model import Diagnosis
 
@@ -21,8 +22,9 @@ class WhynanCallback(Callback, TrainerCallback):
     """Guards `trainer.train()`; a bad step is repeated, recorded and explained.
 
     `stop` ends the training with `AnomalyFound`, `skip` leaves the bad batch out, `warn` goes on.
-    The report is written into `output_dir`, and to TensorBoard if the Trainer reports there;
-    `capsule` is a folder that keeps the bad batch with what else it takes to repeat the step.
+    The report is written into `output_dir`, and to TensorBoard, wandb and MLflow if the Trainer
+    reports there; `capsule` is a folder that keeps the bad batch with what else it takes to repeat
+    the step.
     """
 
     def on_train_begin(
@@ -58,3 +60,4 @@ def attach(diagnosis: Diagnosis, args: Any) -> None:
         from whynan.report import tensorboard
 
         tensorboard.write(diagnosis, Path(folder))
+    trackers.to_open_runs(diagnosis, list(args.report_to or ()))

@@ -27,8 +27,8 @@ def takes_program(command: Callable[..., int]) -> Callable[..., int]:
     """Give a command `program`, from `[-m MODULE] [SCRIPT] [ARGS]...`."""
 
     @click.option("-m", "module", metavar="MODULE", help="Run a module, as `python -m` does.")
-    @click.argument("script", required=False)
-    @click.argument("args", nargs=-1, type=click.UNPROCESSED)
+    @click.argument("script", required=False, shell_complete=_any_file)
+    @click.argument("args", nargs=-1, type=click.UNPROCESSED, shell_complete=_any_file)
     @functools.wraps(command)
     def with_program(
         *, module: str | None, script: str | None, args: tuple[str, ...], **options: Any
@@ -36,6 +36,13 @@ def takes_program(command: Callable[..., int]) -> Callable[..., int]:
         return command(program_of(module, script, args), **options)
 
     return with_program
+
+
+def _any_file(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    """A shell completes the names of files itself."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
 
 
 def program_of(module: str | None, script: str | None, args: tuple[str, ...]) -> Program:

@@ -72,6 +72,7 @@ if TYPE_CHECKING:
 @click.option("--fix", is_flag=True, help="On harm, find a change that removes it: `whynan fix`.")
 @click.option("--keep-operands", is_flag=True, hidden=True)
 @click.option("--climb", is_flag=True, hidden=True)
+@click.option("--aside", type=(str, float), hidden=True)
 @click.option("--trace-from", type=click.IntRange(min=0), hidden=True)
 @takes_program
 def run(
@@ -90,6 +91,7 @@ def run(
     fix: bool,
     keep_operands: bool,
     climb: bool,
+    aside: tuple[str, float] | None,
     trace_from: int | None,
 ) -> NoReturn:
     """Run SCRIPT as `python SCRIPT ARGS...` would, and say where a NaN came from.
@@ -109,6 +111,7 @@ def run(
     WHYNAN_CAPSULE, WHYNAN_SAVE_BATCH, WHYNAN_REPRO, WHYNAN_MAX_STEPS,
     WHYNAN_RERUN.
     """
+    from whynan.run.laid import Aside
     from whynan.run.outputs import Mode, Policy, RunOptions
     from whynan.run.run import Run
 
@@ -126,6 +129,7 @@ def run(
         keep_operands=keep_operands or repro is not None,
         trace_from=trace_from,
         climb=climb,
+        aside=None if aside is None else Aside(folder=aside[0], since_s=aside[1]),
         fixes_follow=fix,
     )
     if repro is not None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from whynan.ranks import launched
+from whynan.run.aside import Redirection
 from whynan.run.children import TRAINED, leave_word, when_joining
 from whynan.run.findings import Findings
 from whynan.run.presence import SECOND_TIME, Presence, forget_torch, leave_in_silence
@@ -24,9 +25,18 @@ class Beginning:
         self.is_rank = launched() or starter is not None
         self._findings = findings
         self._pid = os.getpid()
+        self._aside: Redirection | None = None
         self._starter = starter  # in a process that a watched program started
         self._is_watched: Callable[[], None] = lambda: None  # called there when the watch begins
         self._patches = Patches()
+
+    def lay_aside(self) -> None:
+        """From here on, what the program writes; in a second run."""
+        options = self._findings.options
+        if options.aside is not None:
+            own = tuple(str(p) for p in (options.save_batch, options.recording) if p is not None)
+            self._aside = Redirection(options.aside, own)
+            self._aside.start()
 
     def end(self) -> None:
         self._patches.restore()
@@ -39,6 +49,8 @@ class Beginning:
 
     def _torch_has_come(self, late: bool) -> None:
         """Called right after the program imported torch, or later if that went unseen."""
+        if self._aside is not None:
+            self._aside.know_torch(sys.modules["torch"])
         with self._or_unwatched():
             if self._starter is not None:
                 self._say_if_training(self._starter)

@@ -14,6 +14,7 @@ from whynan import voice
 from whynan.errors import UsageError
 from whynan.model import Diagnosis
 from whynan.recording import Recording
+from whynan.run.laid import Aside
 
 if TYPE_CHECKING:
     from whynan.report.live_board import LiveBoard
@@ -41,6 +42,7 @@ class RunOptions:
     rerun: bool | None = None  # run the program once more; None: if it did not take long
     enough: tuple[int, float] | None = None  # from this step on, stop after so many seconds
     trace_from: int | None = None  # a second run: record from this step on
+    aside: Aside | None = None  # a second run: where it writes instead
     climb: bool = False  # a third run: harm that eager mode did not show
     finite_from: int | None = None  # a trial: from this step on every loss must be finite
     live_steps: int | None = None  # how many steps `auto` records before it only guards
@@ -68,6 +70,8 @@ class RunOptions:
         for name in (*PATHS, "max_steps"):
             if (value := getattr(self, name)) is not None:
                 flags += [f"--{name.replace('_', '-')}", str(value)]
+        if self.aside is not None:
+            flags += ["--aside", self.aside.folder, str(self.aside.since_s)]
         return ["-m", "whynan", "run", *flags, *["--keep-operands"] * self.keep_operands]
 
 

@@ -85,12 +85,17 @@ def _look_again(command: Command, sign: Sign, asked: RunOptions, took_s: float) 
     what = "ended it" if sign.sink == "exception" else "went bad"
     where = f"{sign.subject} at step {sign.step}"
     voice.say(f"{where} {what}; running the script again to see it happen{_about(took_s)}")
-    voice.say("what it writes to files it writes once more; `--no-rerun` forbids that")
+    voice.say("what it writes goes aside, but for what other programs and compiled libraries write")
     limit_s = LIMIT_S + LIMIT * took_s
+    since_s: float | None = time.time() - took_s
     again = Again()
     for step in (sign.step, None):
         try:
-            recording, why = _run_again(command, step, asked, limit_s)
+            recording, why = _run_again(command, step, asked, limit_s, since_s)
+            if since_s is not None and _fell_short(recording, step):
+                voice.say(f"{why}; once more with its files in place, which it writes again")
+                since_s = None
+                recording, why = _run_again(command, step, asked, limit_s, since_s)
         except _TooLong:
             return replace(again, why=f"the second run was stopped after {limit_s:.0f} s")
         except KeyboardInterrupt:
@@ -103,21 +108,28 @@ def _look_again(command: Command, sign: Sign, asked: RunOptions, took_s: float) 
         elif step is not None and recording is not None and not recording.evidence:
             # It did not come back: recording more of it would not help.
             if EAGERLY in recording.notes:
-                return _climb(command, sign, limit_s, why)
+                return _climb(command, sign, limit_s, since_s, why)
             break
     return again
 
 
-def _climb(command: Command, sign: Sign, limit_s: float, why: str) -> Again:
+def _climb(command: Command, sign: Sign, limit_s: float, since_s: float | None, why: str) -> Again:
     """It ran in eager mode and stayed finite: compiled once more, what departs from that?"""
     try:
-        recording, _ = _run_again(command, sign.step, None, limit_s)
+        recording, _ = _run_again(command, sign.step, None, limit_s, since_s)
     except _TooLong:
         recording = None
     found = recording.evidence if recording is not None else ()
     if not seen(found):
         return Again(why=f"{why}; it ran compiled functions in eager mode")
     return Again(evidence=found[:1])
+
+
+def _fell_short(recording: Recording | None, step: int | None) -> bool:
+    """Whether a run ended before it came to the step, as when it misses a file."""
+    if recording is None:
+        return True
+    return step is not None and not recording.evidence and recording.steps < step
 
 
 class _TooLong(Exception):
@@ -134,16 +146,25 @@ def seen(evidence: tuple[Evidence, ...]) -> bool:
 
 
 def _run_again(
-    command: Command, step: int | None, asked: RunOptions | None, limit_s: float
+    command: Command,
+    step: int | None,
+    asked: RunOptions | None,
+    limit_s: float,
+    since_s: float | None,
 ) -> tuple[Recording | None, str]:
     """What a recorded second run shows, and why when it shows nothing.
 
     `step` is the one to be reached; None records everything from the start. Without `asked`, compiled
-    functions run as they are, and are compared with eager mode.
+    functions run as they are, and are compared with eager mode. It finds the files as they were at
+    `since_s`, and writes aside; without, it writes again what it writes.
     """
     with tempfile.TemporaryDirectory(prefix="whynan-") as folder:
         path = Path(folder) / "recording.json"
+        aside = Path(folder) / "aside"
+        aside.mkdir()
         options = ["--recording", str(path), *_options(step, asked)]
+        if since_s is not None:
+            options += ["--aside", str(aside), repr(since_s)]
         errors = Path(folder) / "stderr"
         with errors.open("wb") as stream, minded(folder) as mind:
             code = _run(command, options, stream, _shown(step, limit_s), mind)

@@ -82,6 +82,7 @@ class Run:
         error: BaseException | None = None
         try:
             self._beginning.presence.wait()
+            self._beginning.lay_aside()
             run()
             launch.wait_for_threads()
             self._children.wait()

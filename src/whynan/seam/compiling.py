@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
+from types import CodeType
 from typing import Any, NamedTuple
 
 import torch
@@ -12,6 +14,7 @@ from torch.fx import GraphModule, Node
 
 from whynan.seam.names import read
 from whynan.seam.patches import Patches
+from whynan.seam.sites import is_own_file
 
 _LOST = "A fault that only a compiled function has is not located."
 _INSTEAD = "nothing: it is said that the second run, in eager mode, stayed finite"
@@ -26,13 +29,49 @@ read(
     lost=_LOST,
 )
 read("torch._inductor.decomposition.select_decomp_table", since="2.0", instead=_INSTEAD, lost=_LOST)
-
 read("torch._functorch.aot_autograd.make_boxed_func", since="2.0", instead=_INSTEAD, lost=_LOST)
+read(
+    "torch._dynamo.trace_rules.check",
+    since="2.1",
+    instead="nothing: the compiler may remark on whynan's own files",
+    lost="The compiler may compile whynan's own functions.",
+)
+read(
+    "torch._dynamo.eval_frame.cached_backends",
+    since="2.0",
+    instead="what the program compiles while it is watched",
+    lost="Functions that were compiled before a block is watched are not known.",
+)
 
 Function = Callable[..., Any]
 Backend = Callable[[GraphModule, Sequence[Any]], Function]
 # (graph as it was taken down, the program's backend, its name, what it was compiled to)
 Compiled = Callable[[GraphModule, Backend, str, Function], Function]
+
+
+def leave_own_alone(patches: Patches) -> None:
+    """The compiler follows what a compiled function calls: not into whynan's own frames. A wrapper that it
+    meets while it takes down the program's code is taken down with it, or the graph would break there."""
+    rules = sys.modules.get("torch._dynamo.trace_rules")
+    if rules is not None and hasattr(rules, "check") and not hasattr(rules.check, "leaves_own"):
+        patches.wrap(rules, "check", _wrap_check)
+
+
+def _wrap_check(original: Function) -> Function:
+    def check(obj: Any, is_inlined_call: bool = False, *args: Any, **named: Any) -> bool:
+        code = obj if isinstance(obj, CodeType) else getattr(obj, "__code__", None)
+        if not is_inlined_call and code is not None and is_own_file(code.co_filename):
+            return True
+        return bool(original(obj, is_inlined_call, *args, **named))
+
+    check.leaves_own = True  # type: ignore[attr-defined]  # the mark of a second wrapping
+    return check
+
+
+def has_compiled() -> bool:
+    """Whether something was compiled so far; torch notes a backend for each."""
+    frames = sys.modules.get("torch._dynamo.eval_frame")
+    return any(map(callable, getattr(frames, "cached_backends", {}).values()))
 
 
 def observe(patches: Patches, compiled: Compiled) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from whynan.seam.compiling import has_compiled, leave_own_alone
 from whynan.seam.events import Events
 from whynan.seam.patches import Patches
 from whynan.seam.private import MODULE_CALL, dispatch_modes, hooks_after, hooks_before
@@ -31,7 +32,10 @@ def install(events: Events, patches: Patches) -> None:
     casts = _Casts(events)
     patches.wrap(nn.Module, "half", casts.wrap_half)
     patches.wrap(nn.Module, "to", casts.wrap_to)
-    patches.wrap(torch, "compile", partial(_wrap_compile, events, without))
+    patches.wrap(torch, "compile", partial(_wrap_compile, events, without, patches))
+    leave_own_alone(patches)
+    if has_compiled():
+        _hear_of_compiling(events, without)
     for name in ("register_buffer", "__setstate__"):  # the latter out of a copy or a file
         patches.after(nn.Module, name, partial(events.tell, "buffers_made"))
 
@@ -154,16 +158,22 @@ class _Casts:
             self._events.tell("cast_ends", module)
 
 
+def _hear_of_compiling(events: Events, without: _WithoutGradients) -> None:
+    without.give_up()
+    events.tell("compiled")
+
+
 def _wrap_compile(
-    events: Events, without: _WithoutGradients, original: Callable[..., Any]
+    events: Events, without: _WithoutGradients, patches: Patches, original: Callable[..., Any]
 ) -> Callable[..., Any]:
     """As far as the program calls it: torch.cond and others compile for themselves."""
 
     def compile_function(*args: Any, **kwargs: Any) -> Any:
         caller = beyond_own(sys._getframe(1)).f_code.co_filename
         if not is_torch_file(caller) or caller.endswith("nn/modules/module.py"):
-            without.give_up()
-            events.tell("compiled")
-        return original(*args, **kwargs)
+            _hear_of_compiling(events, without)
+        found = original(*args, **kwargs)
+        leave_own_alone(patches)  # now the compiler is imported
+        return found
 
     return compile_function

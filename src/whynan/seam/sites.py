@@ -18,6 +18,7 @@ OWN, LIBRARY, THIRD_PARTY, USER = -1, 0, 1, 2
 _torch_as_imported = os.path.dirname(torch.__file__) + os.sep
 _torch_root = os.path.dirname(os.path.realpath(torch.__file__)) + os.sep
 _own_root = os.path.dirname(os.path.dirname(os.path.realpath(__file__))) + os.sep
+_stable = os.path.join(_own_root, "stable") + os.sep
 _launcher = os.path.join(os.path.dirname(os.path.dirname(__file__)), "run", "program.py")
 _stdlib_roots = tuple(
     os.path.realpath(path) + os.sep
@@ -70,6 +71,11 @@ def program_frames(frame: FrameType | None) -> Iterator[FrameType]:
 def is_torch_file(filename: str) -> bool:
     """Whether torch itself is calling, for its own purposes."""
     return filename.startswith(_torch_as_imported)
+
+
+def is_own_file(filename: str) -> bool:
+    """Whether whynan itself is at work; `whynan.stable` is the program's."""
+    return kind_of_file(filename) == OWN and not os.path.realpath(filename).startswith(_stable)
 
 
 def beyond_own(frame: FrameType) -> FrameType:

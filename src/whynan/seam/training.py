@@ -10,6 +10,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 import torch
+from torch.compiler import is_compiling
 from torch.optim.optimizer import Optimizer
 
 from whynan.seam.events import Events
@@ -115,6 +116,8 @@ class Optimizers:
         local = self._quiet.local
 
         def step(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            if is_compiling():  # a compiler reads along, and stops inside: it then calls this
+                return original(optimizer, *args, **kwargs)
             if not self._quiet.active or local.depth or local.own or is_dry(optimizer):
                 return original(optimizer, *args, **kwargs)
             closure: Any = args[0] if args else kwargs.get("closure")

@@ -32,6 +32,7 @@ class Outside:
     def __init__(self) -> None:
         self.meant: set[Place] = set()  # where an infinity was read that the program wrote
         self._leaves: list[TensorWeakRef] = []  # that the last loss was differentiated for
+        self._born: list[TensorWeakRef] = []  # those of them that no loss before it had
         self._turns = 0
         self._waits = False  # whether one of those goes bad
         self._proof: Any = None  # of what it will go bad by
@@ -68,14 +69,22 @@ class Outside:
         leaves in each turn, nearly always: the graph is not searched for them again."""
         leaves = [leaf for weak in self._leaves if (leaf := weak()) is not None]
         self._turns += 1
-        if len(leaves) < len(self._leaves) or self._turns % SAME_LEAVES == 1:
+        if not leaves or len(leaves) < len(self._leaves) or self._turns % SAME_LEAVES == 1:
+            known = {id(leaf) for leaf in leaves}
             leaves = [leaf for root in roots for leaf in _leaves(root)]
             self._leaves = [TensorWeakRef(leaf) for leaf in leaves]
+            self._born = [TensorWeakRef(leaf) for leaf in leaves if id(leaf) not in known]
+        else:
+            self._born = []
         return any(leaf.grad is not None and bad_values(leaf.grad) is not None for leaf in leaves)
 
     def remember_leaves(self, proof: Any) -> None:
-        """A loss or a gradient was bad: they may become so."""
+        """A loss or a gradient was bad: they may become so. One that was bad when it was first met has
+        not: it is a proposal, which a sampler rejects."""
         self._waits, self._proof = True, proof
+        born = [leaf for weak in self._born if (leaf := weak()) is not None]
+        bad = {id(leaf) for leaf in born if bad_values(leaf) is not None}
+        self._leaves = [weak for weak in self._leaves if id(weak()) not in bad]
 
     def spoilt_leaf(self, step: int) -> list[Sign] | None:
         """Whether one of those went bad since. None: nobody waits for that. What took its place may be

@@ -92,7 +92,9 @@ class Watch:
         for optimizer in optimizers:
             self.events.follow(optimizer)
         self.recorder.tracer.will_train = False  # of what was set up before, nothing follows here
-        if self.plan.traces and self.plan.live_steps > 0:
+        if self.recorder.has_compiled and not self.plan.stays_live:
+            self.quiet(rewind.save)
+        elif self.plan.traces and self.plan.live_steps > 0:
             self.phase = Live(self)
             self.recorder.start()
 
