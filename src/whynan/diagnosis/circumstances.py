@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from itertools import pairwise
 
+from whynan.diagnosis.diverging import outgrown
 from whynan.diagnosis.framework import AUTOCAST_OFF
 from whynan.diagnosis.makers import CHOOSING
 from whynan.diagnosis.words import at, dtype_max, plural
@@ -63,7 +64,7 @@ def causes_around(evidence: Evidence, mechanism: str, culprit: Operand | None) -
         yield from _loss_factor(evidence)
         yield from _initialisation(evidence)
     if mechanism in DRIFTED:
-        yield from _learning_rate(evidence, culprit)
+        yield from list(_learning_rate(evidence, culprit)) or _outgrown(evidence)
         yield from _gradients(evidence, culprit)
 
 
@@ -208,6 +209,11 @@ def _learning_rate(evidence: Evidence, culprit: Operand | None) -> Iterator[Caus
             code="high_learning_rate",
             evidence=f"{text}; the largest weight has norm {number(norm)}",
         )
+
+
+def _outgrown(evidence: Evidence) -> list[Cause]:
+    text = outgrown(evidence) if evidence.origin.phase != "data" else None
+    return [] if text is None else [Cause(code="high_learning_rate", evidence=text)]
 
 
 def _updates_explain(evidence: Evidence) -> bool:

@@ -9,6 +9,7 @@ from whynan.diagnosis.array_fixes import array_fixes
 from whynan.diagnosis.causes import causes_of
 from whynan.diagnosis.chain import chain_of
 from whynan.diagnosis.circumstances import became_a_setting, helps_around
+from whynan.diagnosis.diverging import diverged
 from whynan.diagnosis.naming import operand_names
 from whynan.diagnosis.numpy_said import finding_by_words
 from whynan.diagnosis.optimizer_fixes import is_torchs_update, optimizer_fixes
@@ -70,7 +71,8 @@ def _explain(evidence: Evidence) -> Anomaly:
     if not finding.causes:
         causes = causes_of(evidence, finding.mechanism, origin, culprit)
         fixes = helps_around(origin, causes, finding.fixes)
-        finding = replace(finding, causes=causes, fixes=fixes)
+        headline = diverged(finding, causes, evidence)
+        finding = replace(finding, headline=headline, causes=causes, fixes=fixes)
     return Anomaly(evidence=evidence, finding=finding, chain=chain_of(evidence, finding))
 
 

@@ -54,7 +54,7 @@ def look_around(evidence: Evidence, recorder: Recorder) -> Evidence:
 
 
 def _history(recorder: Recorder) -> tuple[HistoryRow, ...]:
-    return tuple(recorder.history.rows())[-ROWS:]
+    return recorder.history.with_layers(recorder.history.rows()[-ROWS:])
 
 
 def _sample(evidence: Evidence, recorder: Recorder) -> Sample | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -29,6 +29,7 @@ class Past(Protocol):
     """The steps so far, in numbers."""
 
     def rows(self) -> Sequence[HistoryRow]: ...
+    def with_layers(self, rows: Iterable[HistoryRow]) -> tuple[HistoryRow, ...]: ...
 
 
 class Watcher(Protocol):

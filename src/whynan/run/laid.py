@@ -10,6 +10,7 @@ import os
 import shutil
 import stat
 import struct
+import sysconfig
 import tempfile
 from dataclasses import dataclass
 from typing import Any
@@ -45,7 +46,8 @@ class Laid:
         self._at_first, self._temp = self.here, os.path.realpath(tempfile.gettempdir())
         self._since_s, self._begun_s = aside.since_s, _born(self.root) or float("inf")
         caches = [os.path.expanduser("~/.cache"), *filter(None, map(os.environ.get, CACHES))]
-        self._free = (*DEVICES, *map(os.path.abspath, caches), *own)
+        packages = [sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")]
+        self._free = (*DEVICES, *map(os.path.abspath, (*caches, *packages)), *own)
         self._gone: set[str] = set()  # real files and folders that the program has removed
         self._resolved: dict[str, str] = {}  # of folders
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _weakrefset
 import copy
 import sys
 from collections.abc import Callable, Sequence
@@ -57,10 +58,15 @@ def leave_own_alone(patches: Patches) -> None:
         patches.wrap(rules, "check", _wrap_check)
 
 
+def _is_left_alone(filename: str) -> bool:
+    """Torch leaves `weakref` alone, but not the file with its sets, which whynan asks."""
+    return filename == _weakrefset.__file__ or is_own_file(filename)
+
+
 def _wrap_check(original: Function) -> Function:
     def check(obj: Any, is_inlined_call: bool = False, *args: Any, **named: Any) -> bool:
         code = obj if isinstance(obj, CodeType) else getattr(obj, "__code__", None)
-        if not is_inlined_call and code is not None and is_own_file(code.co_filename):
+        if not is_inlined_call and code is not None and _is_left_alone(code.co_filename):
             return True
         return bool(original(obj, is_inlined_call, *args, **named))
 
