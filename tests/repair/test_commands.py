@@ -66,7 +66,8 @@ def test_fix_applies_a_verified_change_in_the_imported_file(project: Path) -> No
         cwd=project,
         check=True,
     )
-    done = whynan("fix", "--apply", "--json", "report.json", "train.py", "200", cwd=project)
+    files = ("--json", "report.json", "--html", "report.html")
+    done = whynan("fix", "--apply", *files, "train.py", "200", cwd=project)
     assert done.returncode == 0, done.stderr
     text = (project / "losses.py").read_text()
     assert "return -(target * torch.log_softmax(logits, dim=-1)).sum(-1).mean()" in text
@@ -78,6 +79,7 @@ def test_fix_applies_a_verified_change_in_the_imported_file(project: Path) -> No
     assert (fix["kind"], fix["verdict"]) == ("log_softmax", "verified")
     assert "4 steps run, past step 0" in fix["evidence"]
     assert "--- a/losses.py" in fix["patch"]
+    assert "✓ verified" in (project / "report.html").read_text()
     assert "help: take the logarithm before the small values are rounded away" in done.stderr
     assert "undo with: patch -R -p1 < whynan-fix.patch" in done.stderr
     subprocess.run(["git", "apply", "-R", "-p1", "whynan-fix.patch"], cwd=project, check=True)
@@ -273,7 +275,8 @@ def test_two_experiments_in_vain_prove_nothing() -> None:
 def test_run_with_fix_reports_once_and_proves_a_change(tmp_path: Path) -> None:
     (tmp_path / "losses.py").write_text(LOSSES)
     (tmp_path / "train.py").write_text(TRAIN)
-    done = whynan("run", "--fix", "--json", "report.json", "train.py", "200", cwd=tmp_path)
+    files = ("--json", "report.json", "--html", "report.html")
+    done = whynan("run", "--fix", *files, "train.py", "200", cwd=tmp_path)
     assert done.returncode == 3  # harm was found, whatever is known about removing it
     assert done.stderr.count("error[N012]") == 1
     assert "not verified" not in done.stderr
@@ -283,4 +286,6 @@ def test_run_with_fix_reports_once_and_proves_a_change(tmp_path: Path) -> None:
     fixes = json.loads((tmp_path / "report.json").read_text())["anomalies"][0]["fixes"]
     assert (fixes[0]["kind"], fixes[0]["verdict"]) == ("log_softmax", "verified")
     assert "log_softmax" in fixes[0]["patch"]
+    page = (tmp_path / "report.html").read_text()
+    assert "✓ verified" in page
     assert (tmp_path / "losses.py").read_text() == LOSSES

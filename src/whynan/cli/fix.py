@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 @click.command(context_settings=SETTINGS)
 @click.option("--apply", is_flag=True, help="Write the verified change to the files.")
 @file_option("--json", "json_path", help="Also write the report as JSON.")
+@file_option("--html", help="Also write the report, with the change, as a web page.")
 @click.option(
     "--budget",
     type=click.FloatRange(min=0),
@@ -30,6 +31,7 @@ def fix(
     program: Program,
     apply: bool,
     json_path: Path | None,
+    html: Path | None,
     budget: float,
     save_batch: Path | None,
 ) -> int:
@@ -48,5 +50,7 @@ def fix(
     from whynan.repair.fixing import FixOptions
     from whynan.repair.fixing import fix as find_fix
 
-    options = FixOptions(apply=apply, json=json_path, budget_s=budget, save_batch=save_batch)
+    options = FixOptions(
+        apply=apply, json=json_path, html=html, budget_s=budget, save_batch=save_batch
+    )
     return find_fix(program, options)

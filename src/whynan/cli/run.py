@@ -157,7 +157,7 @@ def run(
         with watched.findings.libraries.in_use():
             from whynan.repair.fixing import FixOptions, repair
 
-            repair(program, diagnosis, FixOptions(json=json, told=True), originals)
+            repair(program, diagnosis, FixOptions(json=json, html=html, told=True), originals)
     elif fix and code == 3 and watched.findings.lockstep is None:
         voice.say("--fix is for programs of one process; `whynan fix` tries changes on all ranks")
     if code == 3:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from whynan.model.circumstances import HistoryRow
@@ -95,6 +96,27 @@ class Diagnosis:
         from whynan.report.plain import render_text
 
         return render_text(self)
+
+    def to_html(self) -> str:
+        """The whole report as one web page that loads nothing."""
+        from whynan.report import html
+
+        return html.page(self)
+
+    def to_json(self) -> str:
+        """The report as strict JSON, schema `whynan.report/1`."""
+        from whynan.report import json_report
+
+        return json_report.dumps(self)
+
+    def save(self, path: str | Path) -> None:
+        """Write it: a page for `.html`, JSON for `.json`, else the text that `print` shows.
+
+        >>> Diagnosis(anomalies=(), outcome="clean", steps=3, script="").save("/dev/null")
+        """
+        from whynan.report.plain import save
+
+        save(self, Path(path))
 
     def _repr_html_(self) -> str:
         """How a notebook shows it; `print` gives the text."""

@@ -19,7 +19,7 @@ from whynan.repair.originals import Originals
 from whynan.repair.search import Search, compiled_too
 from whynan.repair.trial import Ran, Trial, run
 from whynan.repair.verdict import Verdict
-from whynan.report import json_report, remedy, terminal
+from whynan.report import html, json_report, remedy, terminal
 from whynan.run.program import Program
 from whynan.source.quotes import short_path
 
@@ -34,6 +34,7 @@ class FixOptions:
 
     apply: bool = False
     json: Path | None = None
+    html: Path | None = None
     budget_s: float = BUDGET_S
     save_batch: Path | None = None
     quiet: bool = False
@@ -74,8 +75,7 @@ def repair(program: Program, before: Diagnosis, options: FixOptions, originals: 
     fixes = search.fixes()
     after = with_fixes(before, fixes)
     _show(after, told=options.told)
-    if options.json is not None:
-        _write_json(after, options.json)
+    _write(after, options)
     if search.found is None:
         _say(_why_none(fixes))
         _say(f"`whynan whatif {_typed(program)}` shows which changes from outside it survives")
@@ -109,15 +109,15 @@ def _with_guilty_sample(program: Program, before: Diagnosis, options: FixOptions
 def _check(program: Program, options: FixOptions) -> None:
     if not program.is_module and not os.path.exists(program.target):
         raise UsageError(f"can't open {program.target!r}: no such file")
-    for name, path in (("--json", options.json), ("--save-batch", options.save_batch)):
+    files = {"--json": options.json, "--html": options.html, "--save-batch": options.save_batch}
+    for name, path in files.items():
         if path is not None and not path.absolute().parent.is_dir():
             raise UsageError(f"{name} {path}: the folder does not exist")
 
 
 def _healthy(ran: Ran, options: FixOptions) -> int:
     if ran.diagnosis is not None:
-        if options.json is not None:
-            _write_json(ran.diagnosis, options.json)
+        _write(ran.diagnosis, options)
         if ran.diagnosis.outcome == "clean":
             _say(f"no harm in {ran.diagnosis.steps} steps; nothing to fix")
         else:
@@ -144,12 +144,15 @@ def _show(diagnosis: Diagnosis, *, told: bool) -> None:
     voice.report(terminal.styled(lines, voice.is_on_terminal()))
 
 
-def _write_json(diagnosis: Diagnosis, path: Path) -> None:
-    """What was found out is worth more than the file."""
-    try:
-        json_report.write(diagnosis, path)
-    except OSError as error:
-        _say(f"could not write {path}: {error}")
+def _write(diagnosis: Diagnosis, options: FixOptions) -> None:
+    """What was found out is worth more than the files."""
+    for path, write in ((options.json, json_report.write), (options.html, html.write)):
+        if path is None:
+            continue
+        try:
+            write(diagnosis, path)
+        except Exception as error:
+            _say(f"could not write {path}: {error}")
 
 
 def _progress(candidate: Candidate, verdict: Verdict | None) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from whynan.explain.story import in_short, no_harm, tell
+from whynan.files import write_atomically
 from whynan.model import Diagnosis
 
 
@@ -17,3 +20,18 @@ def render_text(diagnosis: Diagnosis) -> str:
         return terminal.to_text(terminal.draw(stories, diagnosis.notes))
     except Exception as error:
         return in_short([a.evidence for a in diagnosis.anomalies], error)
+
+
+def save(diagnosis: Diagnosis, path: Path) -> None:
+    """In the form that the name asks for."""
+    ending = path.suffix.lower()
+    if ending in (".html", ".htm"):
+        from whynan.report import html
+
+        html.write(diagnosis, path)
+    elif ending == ".json":
+        from whynan.report import json_report
+
+        json_report.write(diagnosis, path)
+    else:
+        write_atomically(path, render_text(diagnosis))

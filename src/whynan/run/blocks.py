@@ -209,8 +209,9 @@ def watch(
     need_torch()
     if on_anomaly not in ("stop", "skip", "warn"):
         raise UsageError(f"on_anomaly is {on_anomaly!r}; it can be stop, skip or warn")
-    block = _Block(on_anomaly, None if capsule is None else Path(capsule), tell)
     models, known = _listed(model), _listed(optimizer)
+    _check_arguments(models, known, writer)
+    block = _Block(on_anomaly, None if capsule is None else Path(capsule), tell)
     if writer is not None:
         from whynan.report.live_board import LiveBoard
         from whynan.watching.layers import LayersOf
@@ -259,6 +260,35 @@ def _listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
+def _check_arguments(models: list[Any], optimizers: list[Any], writer: Any) -> None:
+    """What was given, and what is to be typed instead."""
+    for model in models:
+        if hasattr(model, "param_groups"):
+            name = type(model).__name__
+            raise UsageError(
+                f"{name} is an optimizer: whynan.watch(model, optimizer) takes it second"
+            )
+        if not callable(model):
+            raise UsageError(f"whynan.watch takes a model first, not {_told(model)}")
+    for optimizer in optimizers:
+        if not callable(getattr(optimizer, "step", None)):
+            raise UsageError(f"whynan.watch takes an optimizer second, not {_told(optimizer)}")
+    if writer is not None and not hasattr(writer, "add_scalar"):
+        raise UsageError(
+            f"writer is {_told(writer)}; it takes a SummaryWriter: writer=SummaryWriter('runs/1')"
+        )
+
+
+def _told(value: Any) -> str:
+    """A value that does not belong there: a short one itself, else what it is."""
+    plain = value is None or isinstance(value, (str, int, float))
+    return repr(value)[:60] if plain else f"a {type(value).__name__}"
+
+
 def diagnose_trace(recording: Trace | Recording) -> Diagnosis:
     """Name the origin of every harm that a traced block held."""
+    if not isinstance(recording, (Trace, Recording)):
+        raise UsageError(
+            f"whynan.diagnose takes what `with whynan.trace() as recording` gave, not {_told(recording)}"
+        )
     return diagnose(recording.recording if isinstance(recording, Trace) else recording)
