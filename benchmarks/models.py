@@ -55,6 +55,18 @@ class Recurrent(nn.Module):
         return self.head(self.lstm(x)[0][:, -1])
 
 
+class Residual(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(width, width, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(width)
+        self.second = nn.Conv2d(width, width, 3, padding=1, bias=False)
+        self.last = nn.BatchNorm2d(width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x + self.last(self.second(torch.relu(self.norm(self.first(x))))))
+
+
 def _step(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> Step:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
 
@@ -99,4 +111,34 @@ def lstm(scale: int = 1) -> Step:
     return _step(model, torch.randn(16 * scale, 40, 32), torch.randint(0, 10, (16 * scale,)))
 
 
-MODELS: dict[str, Callable[[int], Step]] = {"MLP": mlp, "CNN": cnn, "GPT": gpt, "LSTM": lstm}
+def resnet(scale: int = 1) -> Step:
+    width = 16 * scale
+    blocks = [Residual(width) for _ in range(8)]
+    pool = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 10)]
+    model = nn.Sequential(nn.Conv2d(3, width, 3, padding=1), *blocks, *pool)
+    return _step(model, torch.randn(8, 3, 24, 24), torch.randint(0, 10, (8,)))
+
+
+def small(scale: int = 1) -> Step:
+    """A step that is over in a fraction of a millisecond."""
+    width = 32 * scale
+    model = nn.Sequential(nn.Linear(16, width), nn.ReLU(), nn.Linear(width, 10))
+    return _step(model, torch.randn(32 * scale, 16), torch.randint(0, 10, (32 * scale,)))
+
+
+def many(scale: int = 1) -> Step:
+    """640 small parameters."""
+    width = 8 * scale
+    model = nn.Sequential(*[nn.Linear(width, width) for _ in range(320)])
+    return _step(model, torch.randn(4, width), torch.randint(0, width, (4,)))
+
+
+MODELS: dict[str, Callable[[int], Step]] = {
+    "MLP": mlp,
+    "CNN": cnn,
+    "ResNet, 16 batch norms": resnet,
+    "GPT": gpt,
+    "LSTM": lstm,
+    "two layers": small,
+    "320 layers, 640 tensors": many,
+}

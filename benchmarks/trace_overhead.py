@@ -102,9 +102,10 @@ def main() -> None:
     lines = table(options.repeats)
     if options.write:
         threads = torch.get_num_threads()
-        head = DOC.read_text().split(TITLE)[0]
+        head, rest = DOC.read_text().split(TITLE)
         part = HEAD.format(torch=torch.__version__, threads=threads, repeats=options.repeats)
-        DOC.write_text(head + part + "\n".join(lines) + TAIL)
+        after = rest.split("|\n\n", 1)[1]  # what the figures mean is written by hand
+        DOC.write_text(head + part + "\n".join(lines) + "\n\n" + after)
 
 
 TITLE = "## `--mode trace`"
@@ -114,13 +115,6 @@ Measured with torch {torch} on a CPU with {threads} thread(s) by `benchmarks/tra
 per training step, lower quartile of {repeats} interleaved repeats, as a ratio to that of the plain step; peak
 memory of the process as a ratio to the plain process.
 
-"""
-TAIL = """
-
-The tracer looks at every output of every operation once, at memory speed, and notes the call site.
-`detect_anomaly` looks at gradients only, and formats a stack trace for every forward operation.
-A short step pays for the number of its operations, a long one for the bytes they write.
-Nothing was measured on a GPU.
 """
 
 if __name__ == "__main__":

@@ -95,6 +95,11 @@ def test_cause_is_named(
     [
         # ordinary weights, data and rate: the loss itself overflows
         ("bad_init", training(loss=OVERFLOW)),
+        # weights that a cast made infinite
+        (
+            "bad_init",
+            "import torch\nfrom torch import nn\nnet = nn.Linear(4, 2)\nnn.init.constant_(net.weight, 7e4)\nprint(net.half()(torch.ones(3, 4).half()))",
+        ),
         ("bad_data", training(loss=OVERFLOW)),
         ("high_learning_rate", training(loss=OVERFLOW)),
         ("exploding_gradients", training(loss=OVERFLOW)),

@@ -202,3 +202,25 @@ def test_a_model_may_be_cast_by_keywords_while_the_guard_looks(how: dict[str, An
         train(model, optimizer, loader)
         assert model.to(**how) is model
     assert next(model.parameters()).dtype is how["dtype"]
+
+
+def test_what_goes_wrong_only_when_compiled_is_not_called_unrepeatable() -> None:
+    model = nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def wrong(graph: Any, _inputs: Any) -> Any:
+        def call(*args: Any) -> Any:
+            return tuple(x * torch.nan if x.abs().max() > 3 else x for x in graph(*args))
+
+        return call
+
+    compiled = torch.compile(lambda x: (x @ model.weight).sin() + x, backend=wrong)
+    with redirect_stderr(io.StringIO()) as told, whynan.watch(model, optimizer, on_anomaly="warn"):
+        for scale in [1, 1, 1, 1, 1, 1, 4]:
+            optimizer.zero_grad()
+            compiled(torch.ones(8, 4) * scale).square().mean().backward()
+            optimizer.step()
+    words = " ".join(told.getvalue().split())
+    assert "recorded in eager mode, which did not show it" in words
+    assert "`whynan run` on the program compares the two" in words
+    assert "not tested yet" not in words

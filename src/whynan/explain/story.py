@@ -92,8 +92,13 @@ def tell(anomaly: Anomaly, command: str = "") -> Story:
     )
 
 
+LOOKS = ("trace", "look_upstream")  # advice where to look, no change to be tried
+
+
 def _proof(fix: Fix, command: str) -> str:
     """What is known of a change, or how to find out."""
+    if fix.kind in LOOKS:
+        return ""
     if fix.verdict != "not_tried" or fix.evidence != Fix(kind="", title="").evidence:
         return fix.evidence
     return f"not tested yet: `{f'whynan fix {command}'.strip()}` tries changes"

@@ -60,7 +60,9 @@ def _draw_change(story: Story, gutter: int) -> list[Text]:
     if not story.fixes:
         return []
     lines = _labelled("help: ", story.fixes[0].title, "bold green")
-    return lines + _labelled(f"{' ' * gutter} = ", story.proof, "dim")
+    if story.proof:
+        lines += _labelled(f"{' ' * gutter} = ", story.proof, "dim")
+    return lines
 
 
 def _draw_row(row: Row, gutter: int) -> list[Text]:

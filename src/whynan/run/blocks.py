@@ -16,7 +16,7 @@ from whynan.diagnosis.engine import diagnose
 from whynan.errors import AnomalyFound, StopRun, UsageError, WhynanError
 from whynan.harm.ledger import SHOWS_NONFINITE
 from whynan.model import Diagnosis, Evidence
-from whynan.recording import Recording
+from whynan.recording import EAGERLY, Recording
 from whynan.run.outputs import fill_capsule
 from whynan.seam.supported import need_torch
 from whynan.seam.threads import is_alone
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 
 MAX_ITEMS = 1000  # of a collection, that are looked at
 NOT_REPEATED = "the step could not be repeated in place"
+NOT_COMPILED = (
+    f"{NOT_REPEATED}: what was compiled is recorded in eager mode, which did not show it; "
+    "`whynan run` on the program compares the two"
+)
 
 
 class Silent:
@@ -145,8 +149,9 @@ class _Block:
     def unexplained(self, sign: Sign) -> None:
         from whynan.watching.signs import unseen
 
-        evidence = unseen(sign, NOT_REPEATED)
-        self._conclude(replace(self._recorded(evidence), evidence=(evidence,)), "no")
+        recorded = self._recorded(unseen(sign, NOT_REPEATED))
+        why = NOT_COMPILED if EAGERLY in recorded.notes else NOT_REPEATED
+        self._conclude(replace(recorded, evidence=(unseen(sign, why),)), "no")
 
     def _recorded(self, newest: Evidence) -> Recording:
         try:
