@@ -211,7 +211,7 @@ def _harmless(part: ast.AST, scope: Mapping[str, Any]) -> bool:
     """Whether it can be evaluated a second time without anyone noticing."""
     if isinstance(part, ast.Call):
         owner = part.func.value if isinstance(part.func, ast.Attribute) else part.func
-        if not _harmless(owner, scope) or not _is_pure(_value(part.func, scope)):
+        if not _harmless(owner, scope) or not is_pure(_value(part.func, scope)):
             return False
         inside: list[ast.AST] = [owner, *part.args, *(k.value for k in part.keywords)]
         return all(_harmless(p, scope) for p in inside) and all(k.arg for k in part.keywords)
@@ -220,7 +220,7 @@ def _harmless(part: ast.AST, scope: Mapping[str, Any]) -> bool:
     return all(_harmless(child, scope) for child in ast.iter_child_nodes(part))
 
 
-def _is_pure(called: Any) -> bool:
+def is_pure(called: Any) -> bool:
     """A function of NumPy's own that computes from its arguments and nothing else."""
     import numpy as np
 

@@ -23,6 +23,7 @@ from typing import Any
 from whynan import voice
 from whynan.arrays.contents import kinds_in, kinds_of_text
 from whynan.arrays.into_torch import crossed
+from whynan.arrays.made_again import made_again
 from whynan.arrays.numpy_errors import Event, Place, event_of, places_of
 from whynan.arrays.place import is_library, is_own, programs_own
 from whynan.arrays.reach import results, way
@@ -90,13 +91,19 @@ class NumpyWatch:
 
     def cross(self, evidence: Evidence) -> Evidence:
         """Torch's harm by data or a number that was bad when it came in: back to its line."""
-        if evidence.origin_kind not in ("entry", "number") or not self.events:
+        if evidence.origin_kind not in ("entry", "number"):
             return evidence
         if id(evidence) not in self._crossed:
-            result, here = [evidence], places_of(sys._getframe(1))
-            self._quietly(lambda: result.append(crossed(evidence, self.events, here)))
+            result, frame = [evidence], sys._getframe(1)
+            self._quietly(lambda: result.append(self._to_its_line(evidence, frame)))
             self._crossed[id(evidence)] = (evidence, result[-1])
         return self._crossed[id(evidence)][1]
+
+    def _to_its_line(self, evidence: Evidence, frame: FrameType) -> Evidence:
+        warned = crossed(evidence, self.events, places_of(frame)) if self.events else evidence
+        if warned.origin is not evidence.origin:
+            return warned
+        return made_again(evidence, frame) or warned
 
     # ---- what NumPy says ----------------------------------------------------------------
 

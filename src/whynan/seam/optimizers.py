@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from numbers import Real
+
 import torch
 
 from whynan.model import Scalar
@@ -120,7 +122,7 @@ def learning_rate(optimizer: Optimizer, *, waits: bool = True) -> float | None:
     lr = optimizer.param_groups[0].get("lr") if optimizer.param_groups else None
     if isinstance(lr, torch.Tensor):
         return _number(lr) if waits or lr.is_cpu else None
-    return float(lr) if isinstance(lr, (int, float)) else None
+    return float(lr) if isinstance(lr, Real) else None
 
 
 def hyper_of(optimizer: Optimizer) -> dict[str, Scalar]:
@@ -133,7 +135,7 @@ def hyper_of(optimizer: Optimizer) -> dict[str, Scalar]:
             value = _number(value)
         if isinstance(value, bool):
             found[name] = value
-        elif isinstance(value, (int, float)):
+        elif isinstance(value, Real):  # also one of NumPy's
             found[name] = float(value)
         elif isinstance(value, tuple):
             found[name] = str(value)

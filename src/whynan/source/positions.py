@@ -60,6 +60,21 @@ def node_at(site: Site) -> ast.expr | None:
     return None
 
 
+def site_of_node(code: CodeType, node: ast.expr | ast.stmt) -> Site:
+    """The place of an expression or statement of that function or module."""
+    file, line, end_line = code.co_filename, node.lineno, node.end_lineno or node.lineno
+    text, last = linecache.getline(file, line), linecache.getline(file, end_line).rstrip("\n")
+    column, end_column = (
+        characters(text, node.col_offset),
+        characters(last, node.end_col_offset or 0),
+    )
+    return Site(
+        file=file, line=line, end_line=end_line, column=column, end_column=end_column,
+        function=code.co_qualname, source=text.strip(),
+        expression=_expression(file, line, end_line, column, end_column),
+    )  # fmt: skip
+
+
 def is_at(node: ast.expr, site: Site) -> bool:
     """Whether the expression stands at the place, from its first column to its last."""
     if (node.lineno, node.end_lineno) != (site.line, site.end_line):

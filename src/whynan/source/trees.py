@@ -109,6 +109,14 @@ def function_of(code: CodeType) -> Body | None:
     return None
 
 
+def lambda_of(code: CodeType) -> ast.Lambda | None:
+    """The lambda that a code object was made of, if no other one begins on its line."""
+    tree = tree_of(code.co_filename)
+    found = [n for n in ast.walk(tree) if isinstance(n, ast.Lambda)]
+    here = [n for n in found if n.lineno == code.co_firstlineno]
+    return here[0] if len(here) == 1 else None
+
+
 def statement_at(
     around: Body | ast.ClassDef, line: int, column: int | None = None, *, inner: bool = False
 ) -> ast.stmt | None:

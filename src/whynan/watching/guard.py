@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any
 
 import torch
@@ -306,7 +307,7 @@ def _sign(
 def _tame_limit(optimizer: Optimizer) -> float:
     """None is small enough for a learning rate that is infinite or NaN."""
     rates = [group.get("lr") for group in optimizer.param_groups]
-    return 0.0 if any(isinstance(r, float) and r - r != 0 for r in rates) else TAME_LIMIT
+    return 0.0 if any(isinstance(r, Real) and r - r != 0 for r in rates) else TAME_LIMIT
 
 
 def _gradients(optimizer: Optimizer, last: int = 0) -> list[torch.Tensor]:
