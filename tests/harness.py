@@ -34,6 +34,7 @@ class Job:
     traced: bool = True
     options: dict[str, Any] = field(default_factory=dict)
     device: str | None = None  # the program's default one; "toy" is the tests' own accelerator
+    module: str | None = None  # run this one of the script's folder instead, as `python -m` does
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,10 @@ class ForkServer:
 
     def run(
         self, script: Path, *args: str, cwd: Path | None = None, traced: bool = True,
-        device: str | None = None, **options: Any
+        device: str | None = None, module: str | None = None, **options: Any
     ) -> Result:  # fmt: skip
-        job = Job(str(script), list(args), str(cwd) if cwd else None, traced, options, device)
+        folder = str(cwd) if cwd else None
+        job = Job(str(script), list(args), folder, traced, options, device, module)
         server = self._server()
         assert server.stdin is not None
         assert server.stdout is not None
@@ -96,7 +98,7 @@ class ForkServer:
 
 def run_forked(
     script: Path, *args: str, cwd: Path | None = None, traced: bool = True,
-    device: str | None = None, **options: Any
+    device: str | None = None, module: str | None = None, **options: Any
 ) -> Result:  # fmt: skip
     """Fork, run one program in the child, and collect what it left behind."""
     script = Path(script).resolve()
@@ -106,7 +108,8 @@ def run_forked(
         if pid == 0:
             if device is not None:
                 _use(device)
-            _child(script, args, Path(cwd or script.parent), traced, out, err, report, options)
+            where = Path(cwd or script.parent)
+            _child(script, args, where, traced, out, err, report, options, module)
         code = _wait(pid)
         text = report.read_text() if report.exists() else None
         result = Result(
@@ -168,13 +171,13 @@ def _redirect(out: Path, err: Path) -> None:
 
 def _child(
     script: Path, args: tuple[str, ...], cwd: Path, traced: bool,
-    out: Path, err: Path, report: Path, options: dict[str, Any],
+    out: Path, err: Path, report: Path, options: dict[str, Any], module: str | None,
 ) -> None:  # fmt: skip
     code = 70
     try:
         os.chdir(cwd)
         _redirect(out, err)
-        name = os.path.relpath(script, cwd)
+        name = module or os.path.relpath(script, cwd)
         if traced:
             _second_runs_are_forked()
             from whynan.run.outputs import RunOptions
@@ -183,14 +186,18 @@ def _child(
 
             paths = {k: Path(v) for k, v in options.items() if k in PATHS}
             options = {"mode": "trace", **options, **paths}
-            run = Run(Program(target=name, args=args), RunOptions(json=report, **options))
+            program = Program(target=name, args=args, is_module=module is not None)
+            run = Run(program, RunOptions(json=report, **options))
             code = run.go().code
         else:
             import runpy
 
             sys.argv = [name, *args]
             sys.path[0] = str(script.parent)
-            runpy.run_path(name, run_name="__main__")
+            if module is not None:
+                runpy.run_module(name, run_name="__main__", alter_sys=True)
+            else:
+                runpy.run_path(name, run_name="__main__")
             code = 0
     except SystemExit as error:
         code = _code_of(error)
@@ -265,6 +272,7 @@ def _serve(requests: IO[str], answers: IO[str]) -> None:
             cwd=cwd,
             traced=job.traced,
             device=job.device,
+            module=job.module,
             **job.options,
         )
         answers.write(json.dumps(asdict(result)) + "\n")
