@@ -18,6 +18,7 @@ SCHEMA = "whynan.recording/1"
 
 
 EAGERLY = "torch.compile was in use; the traced run executed it eagerly"  # a note
+ONLY_EAGER = "compiled, the step is finite; in eager mode the same inputs are not"  # a note
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

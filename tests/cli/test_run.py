@@ -391,6 +391,37 @@ def test_the_report_says_when_tracing_changed_the_conditions(
     assert "executed it eagerly" in result.stderr
 
 
+def test_what_only_eager_mode_has_is_told_as_that(programs: ForkServer, tmp_path: Path) -> None:
+    script = write(
+        tmp_path,
+        """
+        import torch
+
+        def wide(graph, inputs):
+            return lambda *xs: tuple(f.float() for f in graph(*(x.double() for x in xs)))
+
+        @torch.compile(backend=wide)
+        def same(x):
+            return torch.log(torch.exp(x))
+
+        weight = torch.nn.Parameter(torch.full((4,), 60.0))
+        optimizer = torch.optim.SGD([weight], lr=0.0)
+        for step in range(3):
+            same(weight * (1 + step)).sum().backward()
+            optimizer.step()
+        """,
+    )
+    assert programs.run(script, mode="auto").code == 0
+    result = programs.run(script, mode="trace")
+    assert result.report is not None
+    found = result.report["anomalies"][0]
+    assert found["headline"].startswith("only in eager mode: ")
+    assert (found["as_compiled"], found["location"]["line"]) == ("finite", 9)
+    unknown = programs.run(script, mode="trace", rerun=False).report
+    assert unknown is not None
+    assert "whether it happens compiled, too" in unknown["anomalies"][0]["unknown"][0]
+
+
 def test_no_color_and_pipes_get_plain_text(tmp_path: Path) -> None:
     done = whynan("run", str(write(tmp_path, FAILING)), cwd=tmp_path, FORCE_COLOR="", NO_COLOR="1")
     assert "\x1b[" not in done.stderr

@@ -163,3 +163,36 @@ def test_torchs_own_compiler_loses_a_small_expm1() -> None:
     assert found.climb.eager == pytest.approx(1e-9)
     assert found.origin.site is not None
     assert found.origin.site.source == "gain = torch.expm1(x)"
+
+
+def wide(graph: torch.fx.GraphModule, inputs: Any) -> Callable[..., Any]:
+    """A backend that computes in float64, as compilers keep half types in float32."""
+
+    def call(*args: Any) -> Any:
+        found = graph(*(a.double() if isinstance(a, Tensor) else a for a in args))
+        return tuple(f.float() for f in found)
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("function", "by", "is_only_eager"),
+    [
+        (lambda x: torch.log(torch.exp(x)), wide, True),
+        (lambda x: torch.log(torch.exp(x)), "aot_eager", False),  # bad both ways
+        (lambda x: torch.log(x * 2), wide, False),  # finite both ways
+        (lambda x: 1 / torch.nn.functional.dropout(x, 0.7), "aot_eager", False),
+    ],
+    ids=["only eager", "both", "neither", "chance"],
+)
+def test_what_only_eager_mode_has_is_known(function: Any, by: Any, is_only_eager: bool) -> None:
+    torch.compiler.reset()
+    ladder, patches = Ladder(), Patches()
+    ladder.install(patches)
+    try:
+        torch.compile(function, backend=by)(torch.full((4,), 100.0))
+    finally:
+        patches.restore()
+    ladder.step_is_over(0)
+    ladder.step_is_over(1)  # the step in question is over since
+    assert ladder.is_only_eager() is is_only_eager

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 )
 @click.option("--fix", is_flag=True, help="On harm, find a change that removes it: `whynan fix`.")
 @click.option("--keep-operands", is_flag=True, hidden=True)
-@click.option("--climb", is_flag=True, hidden=True)
+@click.option("--climb", type=int, hidden=True)
 @click.option("--aside", type=(str, float), hidden=True)
 @click.option("--trace-from", type=click.IntRange(min=0), hidden=True)
 @takes_program
@@ -90,7 +90,7 @@ def run(
     repro: Path | None,
     fix: bool,
     keep_operands: bool,
-    climb: bool,
+    climb: int | None,
     aside: tuple[str, float] | None,
     trace_from: int | None,
 ) -> NoReturn:

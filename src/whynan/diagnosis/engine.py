@@ -10,6 +10,7 @@ from whynan.diagnosis.causes import causes_of
 from whynan.diagnosis.chain import chain_of
 from whynan.diagnosis.circumstances import became_a_setting, helps_around
 from whynan.diagnosis.diverging import diverged
+from whynan.diagnosis.eagerly import in_eager_mode
 from whynan.diagnosis.naming import operand_names
 from whynan.diagnosis.numpy_said import finding_by_words
 from whynan.diagnosis.optimizer_fixes import is_torchs_update, optimizer_fixes
@@ -73,6 +74,7 @@ def _explain(evidence: Evidence) -> Anomaly:
         fixes = helps_around(origin, causes, finding.fixes)
         headline = diverged(finding, causes, evidence)
         finding = replace(finding, headline=headline, causes=causes, fixes=fixes)
+    finding = in_eager_mode(finding, evidence)
     return Anomaly(evidence=evidence, finding=finding, chain=chain_of(evidence, finding))
 
 

@@ -25,6 +25,8 @@ Origin = Literal[
     "compiled",
     "unseen",
 ]
+# Of harm that was recorded in eager mode: what the program does when it runs compiled.
+AsCompiled = Literal["finite", "bad", "unseen"]
 Scalar = float | int | bool | str | None
 # Sources of an operand.
 FROM_BEFORE = "value from before the recording"
@@ -148,6 +150,7 @@ class Evidence:
     parameter: str | None = None
     hyper: Mapping[str, Scalar] = field(default_factory=dict)
     climb: Climb | None = None  # where a compiled function departs from eager mode
+    as_compiled: AsCompiled | None = None  # None: nothing is compiled, or it was seen so
     incomplete: str | None = None  # why the origin is not certain
     # Source lines by file, in a saved run: the files may have changed since, or be elsewhere.
     quotes: Mapping[str, Mapping[int, str]] = field(default_factory=dict)

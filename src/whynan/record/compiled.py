@@ -51,16 +51,20 @@ class Taken:
 
 
 class Ladder:
-    """Takes down the calls of a step; `climb` explains it."""
+    """Takes down the calls of a step; `climb` explains it. `compared` is the step in question."""
 
-    def __init__(self) -> None:
+    def __init__(self, compared: int = 0) -> None:
+        self._compared = compared
+        self._kept: list[Taken] = []  # of that one, if it went well
         self._calls: list[Taken] = []
         self._bytes = 0
 
     def install(self, patches: Patches) -> None:
         observe(patches, self._compiled)
 
-    def step_is_over(self) -> None:
+    def step_is_over(self, step: int) -> None:
+        if step == self._compared:
+            self._kept = [*self._calls]
         self._calls.clear()
         self._bytes = 0
 
@@ -100,6 +104,16 @@ class Ladder:
             if found is not None:
                 return found
         return None
+
+    def is_only_eager(self) -> bool:
+        """Whether a graph of the step is finite compiled, and not in eager mode, from the same inputs."""
+        for taken in self._kept or self._calls:
+            with contextlib.suppress(
+                Exception
+            ):  # a graph that cannot be run by itself says nothing
+                if _is_only_eager(taken):
+                    return True
+        return False
 
     def _climbed(self, taken: Taken, evidence: Evidence) -> Evidence | None:
         rungs = _rungs(taken)
@@ -173,6 +187,14 @@ def _rungs(taken: Taken) -> tuple[Rung, ...] | None:
         if min(bad):
             break
     return tuple(found) if found[-1].bad else None
+
+
+def _is_only_eager(taken: Taken) -> bool:
+    for seed in taken.seeds:
+        eager, own = (_run(b, taken, seed) for b in (backend_of("eager"), taken.backend))
+        if _count(own, eager) or not _count(eager, own):
+            return False
+    return not taken.is_bad
 
 
 def _count(results: Results, eager: Results) -> int:

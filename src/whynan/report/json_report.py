@@ -76,6 +76,7 @@ def _anomaly(anomaly: Anomaly) -> dict[str, Any]:
         "inferred": list(finding.inferred),
         "unknown": [*finding.unknown, *([evidence.incomplete] if evidence.incomplete else [])],
         "effect": evidence.effect,
+        **({"as_compiled": evidence.as_compiled} if evidence.as_compiled else {}),
         "parameter": evidence.parameter,
         "fixes": [
             {"kind": f.kind, "title": f.title, "patch": f.patch, "verdict": f.verdict, "evidence": f.evidence}

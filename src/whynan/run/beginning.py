@@ -130,7 +130,7 @@ class Beginning:
             save_batch=options.save_batch,
             finite_from=options.finite_from,
             keeps_operands=options.operands_are_kept,
-            climbs=options.climb,
+            compared=options.climb,
         )
         if self.is_rank:
             from whynan.ranks.lockstep import Lockstep

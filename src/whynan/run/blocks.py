@@ -101,7 +101,15 @@ def trace() -> Iterator[Trace]:
     finally:
         del caller
         block.stop(error)
-        result._recording = block.recording()
+        result._recording = _in_eager_mode(block.recording())
+
+
+def _in_eager_mode(recording: Recording) -> Recording:
+    """A block is not run a second time: what the compiled program has is not known."""
+    if EAGERLY not in recording.notes:
+        return recording
+    evidence = tuple(replace(e, as_compiled="unseen") for e in recording.evidence)
+    return replace(recording, evidence=evidence)
 
 
 def _is_bad(value: Any, depth: int = 3) -> bool:

@@ -11,6 +11,8 @@ from whynan import voice
 from whynan.arrays.numpy_watch import NumpyWatch
 from whynan.errors import StopRun
 from whynan.model import Evidence
+from whynan.recording import EAGERLY, ONLY_EAGER
+from whynan.run.comparing import as_compiled
 from whynan.run.libraries import Libraries
 from whynan.run.outputs import RunOptions, fill_capsule
 from whynan.run.program import Program
@@ -134,6 +136,7 @@ class Findings:
         """At harm that this process could not explain."""
         sign, self._open = self._open, None
         if sign is None:
+            self._compare()
             return
         from whynan.watching.signs import unseen
 
@@ -151,6 +154,20 @@ class Findings:
             self._extra, self.telling.reproduced = (unseen(sign, again.why),), "no"
             if self.watch is not None:
                 self.watch.rewind.batches.keep_last(self.options.save_batch)
+        self.take()
+
+    def _compare(self) -> None:
+        """What was recorded in eager mode, with the program as it is: compiled."""
+        found, is_asked = self.telling.recording.evidence, self.options.climb is not None
+        if is_asked and not found and self.watch is not None and self.watch.is_only_eager():
+            self._notes.append(ONLY_EAGER)
+            self.take()
+        asked = self.options.mode == "trace" and self.options.is_shown and not self._is_second
+        if not asked or not found or EAGERLY not in self.telling.recording.notes:
+            return
+        took_s, alone = time.monotonic() - self._begin_s, self.lockstep is None
+        as_it_is = as_compiled(found[0], self.command, self.options, took_s) if alone else "unseen"
+        self._extra = (replace(found[0], as_compiled=as_it_is), *found[1:])
         self.take()
 
     def hear_the_ranks(self, error: BaseException | None) -> bool:

@@ -43,7 +43,7 @@ class RunOptions:
     enough: tuple[int, float] | None = None  # from this step on, stop after so many seconds
     trace_from: int | None = None  # a second run: record from this step on
     aside: Aside | None = None  # a second run: where it writes instead
-    climb: bool = False  # a third run: harm that eager mode did not show
+    climb: int | None = None  # a third run: the step of which eager mode shows something else
     finite_from: int | None = None  # a trial: from this step on every loss must be finite
     live_steps: int | None = None  # how many steps `auto` records before it only guards
     fixes_follow: bool = False  # changes are tried right after the report

@@ -91,12 +91,13 @@ def _look_again(command: Command, sign: Sign, asked: RunOptions, took_s: float) 
     again = Again()
     for step in (sign.step, None):
         try:
-            recording, why = _run_again(command, step, asked, limit_s, since_s)
+            options = _recorded(step, asked)
+            recording, why = run_again(command, step, options, limit_s, since_s)
             if since_s is not None and _fell_short(recording, step):
                 voice.say(f"{why}; once more with its files in place, which it writes again")
                 since_s = None
-                recording, why = _run_again(command, step, asked, limit_s, since_s)
-        except _TooLong:
+                recording, why = run_again(command, step, options, limit_s, since_s)
+        except TooLong:
             return replace(again, why=f"the second run was stopped after {limit_s:.0f} s")
         except KeyboardInterrupt:
             return replace(again, why="the second run was interrupted")
@@ -116,8 +117,9 @@ def _look_again(command: Command, sign: Sign, asked: RunOptions, took_s: float) 
 def _climb(command: Command, sign: Sign, limit_s: float, since_s: float | None, why: str) -> Again:
     """It ran in eager mode and stayed finite: compiled once more, what departs from that?"""
     try:
-        recording, _ = _run_again(command, sign.step, None, limit_s, since_s)
-    except _TooLong:
+        options = compiled(sign.step, until=sign.step)
+        recording, _ = run_again(command, sign.step, options, limit_s, since_s)
+    except TooLong:
         recording = None
     found = recording.evidence if recording is not None else ()
     if not seen(found):
@@ -132,7 +134,7 @@ def _fell_short(recording: Recording | None, step: int | None) -> bool:
     return step is not None and not recording.evidence and recording.steps < step
 
 
-class _TooLong(Exception):
+class TooLong(Exception):
     """A second run goes on and on."""
 
 
@@ -145,24 +147,23 @@ def seen(evidence: tuple[Evidence, ...]) -> bool:
     return bool(evidence) and evidence[0].origin_kind != "unseen"
 
 
-def _run_again(
+def run_again(
     command: Command,
     step: int | None,
-    asked: RunOptions | None,
+    options: list[str],
     limit_s: float,
     since_s: float | None,
 ) -> tuple[Recording | None, str]:
     """What a recorded second run shows, and why when it shows nothing.
 
-    `step` is the one to be reached; None records everything from the start. Without `asked`, compiled
-    functions run as they are, and are compared with eager mode. It finds the files as they were at
-    `since_s`, and writes aside; without, it writes again what it writes.
+    `step` is the one to be reached; None: there is none. It finds the files as they were at `since_s`,
+    and writes aside; without, it writes again what it writes.
     """
     with tempfile.TemporaryDirectory(prefix="whynan-") as folder:
         path = Path(folder) / "recording.json"
         aside = Path(folder) / "aside"
         aside.mkdir()
-        options = ["--recording", str(path), *_options(step, asked)]
+        options = ["--recording", str(path), *options]
         if since_s is not None:
             options += ["--aside", str(aside), repr(since_s)]
         errors = Path(folder) / "stderr"
@@ -182,17 +183,25 @@ def _run_again(
         return recording, "the second run stayed finite"
 
 
-def _options(step: int | None, asked: RunOptions | None) -> list[str]:
-    options = ["--mode", "trace"] if asked is not None else ["--mode", "guard", "--climb"]
-    if asked is not None and asked.save_batch is not None:
+def _recorded(step: int | None, asked: RunOptions) -> list[str]:
+    """Every operation from shortly before the step; without one, from the start."""
+    options = ["--mode", "trace"]
+    if asked.save_batch is not None:
         options += ["--save-batch", str(asked.save_batch)]
-    if asked is not None and asked.operands_are_kept:
+    if asked.operands_are_kept:
         options += ["--keep-operands"]
-    if step is not None and asked is not None:
-        options += ["--trace-from", str(max(0, step - STEPS_BEFORE))]
     if step is not None:
-        options += ["--max-steps", str(step + 1 + STEPS_AFTER)]
+        options += ["--trace-from", str(max(0, step - STEPS_BEFORE)), *_until(step)]
     return options
+
+
+def compiled(step: int, *, until: int) -> list[str]:
+    """Compiled functions run as they are, and those of the step are compared with eager mode."""
+    return ["--mode", "guard", "--climb", str(step), *_until(until)]
+
+
+def _until(step: int) -> list[str]:
+    return ["--max-steps", str(step + 1 + STEPS_AFTER)]
 
 
 def _last_words(errors: Path) -> str:
@@ -257,7 +266,7 @@ def _shown(step: int | None, limit_s: float) -> Callable[[int, float, bool], Non
 
     def show(done: int, passed_s: float, first: bool) -> None:
         if passed_s > limit_s:
-            raise _TooLong
+            raise TooLong
         if not first or voice.is_on_terminal():
             voice.say(f"second run: step {done}{of}, {passed_s:.0f} s")
 

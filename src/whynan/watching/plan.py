@@ -22,7 +22,9 @@ class Plan:
     save_batch: Path | None = None  # where the first failing batch is kept
     finite_from: int | None = None  # a step from which on every loss must be finite
     keeps_operands: bool = False  # of what made the first bad value, to repeat it by itself
-    climbs: bool = False  # another run has seen harm that eager mode does not have
+    compared: int | None = (
+        None  # the step at which another run, in eager mode, came to something else
+    )
     together: bool = False  # one of several ranks, which decide right after each has looked
 
     @property

@@ -71,7 +71,7 @@ class Watch:
         self.spending = Spending()
         self.carried = Carried()
         self.phase: Phase = Guarding(self)
-        self._ladder = Ladder() if plan.climbs else None
+        self._ladder = None if plan.compared is None else Ladder(plan.compared)
         self._patches = Patches()
         self._outer: list[Watch] = []  # that wait for the end of this one
 
@@ -147,6 +147,10 @@ class Watch:
     def climb(self, evidence: Evidence) -> Evidence | None:
         """Harm that only compiled functions have, with the place where they depart."""
         return self._ladder.climb(evidence) if self._ladder is not None else None
+
+    def is_only_eager(self) -> bool:
+        """Whether compiled functions are finite in the step in question, and in eager mode are not."""
+        return self._ladder is not None and self._ladder.is_only_eager()
 
     # ---- from one phase to another -----------------------------------------------------
 
@@ -311,7 +315,7 @@ class Watch:
         self.guard.begin_step()
         self.rewind.begin_step()
         if self._ladder is not None:
-            self._ladder.step_is_over()
+            self._ladder.step_is_over(self.progress.step - 1)
         self.phase.settle()
         self.told.teller.stepped(self.progress.step)
 
