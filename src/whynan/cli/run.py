@@ -70,8 +70,14 @@ if TYPE_CHECKING:
     help="On harm, write the failing operation there as a script of its own: `whynan repro`.",
 )
 @click.option("--fix", is_flag=True, help="On harm, find a change that removes it: `whynan fix`.")
+@click.option(
+    "--climb",
+    type=click.IntRange(min=0),
+    metavar="STEP",
+    help="Only look, and compare what is compiled with eager mode where that step goes bad: for jobs "
+    "of ranks; else it is done by itself.",
+)
 @click.option("--keep-operands", is_flag=True, hidden=True)
-@click.option("--climb", type=int, hidden=True)
 @click.option("--aside", type=(str, float), hidden=True)
 @click.option("--trace-from", type=click.IntRange(min=0), hidden=True)
 @takes_program
@@ -116,7 +122,7 @@ def run(
     from whynan.run.run import Run
 
     options = RunOptions(
-        mode=cast(Mode, mode),
+        mode=cast(Mode, mode) if climb is None else "guard",
         on_anomaly=cast(Policy, on_anomaly),
         json=json,
         html=html,

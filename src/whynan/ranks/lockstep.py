@@ -181,7 +181,8 @@ class Lockstep:
         self._patches.restore()
         evidence = recording.evidence
         if not evidence and self._seen is not None:
-            evidence = (unseen(self._seen, _why(self.watch, self._replays)),)
+            plain = unseen(self._seen, _why(self.watch, self._replays))
+            evidence = (self.watch.climb(plain) or plain,)
         job = self.job
         evidence = with_sent(evidence, job.exchanges.sent)
         self.how = self._how(evidence)
@@ -274,6 +275,8 @@ def _is_bad(optimizer: Optimizer) -> bool:
 
 
 def _why(watch: Watch, replayed: bool) -> str:
+    if watch.plan.compared is not None:
+        return "no compiled function of this rank is finite in eager mode and not compiled"
     if not watch.plan.traces:
         return "--mode guard only looks; run again without it to have the step recorded"
     if watch.plan.policy != "stop":
@@ -281,6 +284,9 @@ def _why(watch: Watch, replayed: bool) -> str:
     what = "the step was repeated on all ranks and did not show it"
     if not replayed:
         what = "the step could not be repeated on all ranks"
+    if watch.recorder.has_compiled:
+        at = f"whynan run --climb {watch.progress.step}"
+        return f"{what}; recorded, compiled functions run in eager mode. Launch the job again with `{at}` to compare the two"
     return f"{what}; launch the job again with --mode trace to have every operation recorded"
 
 

@@ -45,6 +45,12 @@ class Taken:
     is_bad: bool = False  # an output
 
     @property
+    def exchanges(self) -> bool:
+        """Between ranks: a graph of that kind cannot be run by one of them."""
+        named = (f"{_home(n.target)} {n.target}" for n in self.graph.graph.nodes)
+        return any("c10d" in name or "torch.distributed" in name for name in named)
+
+    @property
     def seeds(self) -> Sequence[int]:
         draws = any(word in str(node.target) for node in self.graph.graph.nodes for word in DRAWS)
         return SEEDS if draws else SEEDS[:1]
@@ -96,7 +102,7 @@ class Ladder:
         """The same harm with its origin, if a compiled graph is bad where eager mode is not."""
         forward = [taken for taken in self._calls if taken.is_bad]
         backward = [taken for taken in reversed(self._calls) if taken.incoming]
-        for taken in (*forward, *backward):
+        for taken in (t for t in (*forward, *backward) if not t.exchanges):
             try:
                 found = self._climbed(taken, evidence)
             except Exception:  # a graph that cannot be run by itself says nothing
@@ -187,6 +193,10 @@ def _rungs(taken: Taken) -> tuple[Rung, ...] | None:
         if min(bad):
             break
     return tuple(found) if found[-1].bad else None
+
+
+def _home(target: Any) -> str:
+    return str(getattr(target, "__module__", ""))
 
 
 def _is_only_eager(taken: Taken) -> bool:

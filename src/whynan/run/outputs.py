@@ -67,7 +67,7 @@ class RunOptions:
         if self.rank_command:
             return list(self.rank_command)
         flags = ["--mode", self.mode, "--on-anomaly", self.on_anomaly]
-        for name in (*PATHS, "max_steps"):
+        for name in (*PATHS, "max_steps", "climb"):
             if (value := getattr(self, name)) is not None:
                 flags += [f"--{name.replace('_', '-')}", str(value)]
         if self.aside is not None:

@@ -197,7 +197,7 @@ def _recorded(step: int | None, asked: RunOptions) -> list[str]:
 
 def compiled(step: int, *, until: int) -> list[str]:
     """Compiled functions run as they are, and those of the step are compared with eager mode."""
-    return ["--mode", "guard", "--climb", str(step), *_until(until)]
+    return ["--climb", str(step), *_until(until)]
 
 
 def _until(step: int) -> list[str]:
