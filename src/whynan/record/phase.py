@@ -25,6 +25,8 @@ def phase_of(record: Record, tracer: Tracer, path: Sequence[Record | None] = ())
     if record.in_optimizer or record.reads_grad:
         return "optimizer"
     if record.setup and (tracer.began or tracer.will_train):
+        if _in_forward(record):
+            return "forward"
         if any(r is not None and not r.setup and _together(record, r) for r in path):
             return "forward"
         return "data" if _reaches_model(path) else "init"
@@ -42,6 +44,12 @@ def is_after_backward(record: Record | None, tracer: Tracer) -> bool:
 
 def _reaches_model(path: Sequence[Record | None]) -> bool:
     return any(r.in_data or any(o.entry.model_input for o in r.outs) for r in path if r is not None)
+
+
+def _in_forward(record: Record) -> bool:
+    """A module that replaces `__call__`, as gpytorch's do, runs no hooks: only its own text tells."""
+    site = site_of(record.frames) if record.frames else None
+    return site is not None and site.function.endswith(".forward")
 
 
 def _together(first: Record, second: Record) -> bool:
