@@ -31,6 +31,7 @@ from torch.overrides import TorchFunctionMode
 from tests.harness import run_forked
 
 DOC = ROOT / "docs" / "accuracy.md"
+BY_HAND = "## Programs on public libraries"  # from there on the page is not written here
 CASES = ROOT / "tests" / "cases"
 HEALTHY = ROOT / "tests" / "healthy"
 PHASES = ("forward", "backward", "optimizer", "data", "init")
@@ -364,7 +365,8 @@ def main() -> None:
         console.print(grid.drawn())
     if write:
         DOC.parent.mkdir(exist_ok=True)
-        DOC.write_text(page(grids, len(failing)))
+        by_hand = DOC.read_text().partition(BY_HAND) if DOC.exists() else ("", "", "")
+        DOC.write_text("\n".join([page(grids, len(failing)), "".join(by_hand[1:])]).rstrip() + "\n")
 
 
 if __name__ == "__main__":
