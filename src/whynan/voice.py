@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import os
 import select
+import shutil
 import sys
 from typing import Any
 
@@ -77,6 +78,11 @@ def is_on_terminal() -> bool:
         return bool(sys.stderr.isatty())
     except Exception:
         return False
+
+
+def columns() -> int | None:
+    """How wide the terminal is; None where nobody looks."""
+    return shutil.get_terminal_size().columns if is_on_terminal() else None
 
 
 def unsaid() -> str | None:

@@ -40,7 +40,7 @@ def test_a_rate_that_is_far_too_high_is_the_headline(
     rate: str, programs: ForkServer, tmp_path: Path
 ) -> None:
     headline, causes = found(programs, tmp_path, rate, "1")
-    assert f"because training diverged at learning rate {rate}: " in headline
+    assert f"because training diverged: learning rate {rate} is too high (" in headline
     assert causes[0] == "high_learning_rate"
 
 

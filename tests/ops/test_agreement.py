@@ -70,8 +70,8 @@ def test_the_derivative_of_log1p_is_known_by_its_name() -> None:
         return x
 
     finding = anomalies_of(program)[0].finding
-    assert "`log1p` has no finite slope at the edge of its domain" in finding.headline
-    assert any("0 times an infinite slope is NaN" in text for text in finding.inferred)
+    assert "`log1p` has no finite gradient at the edge of its domain" in finding.headline
+    assert any("0 times an infinite gradient is NaN" in text for text in finding.inferred)
 
 
 # ---- which elements were read ------------------------------------------------------------------

@@ -397,7 +397,7 @@ def test_a_checkpoint_that_was_bad_already_is_poisoned_state(
     assert first["causes"][0]["evidence"] == f"it was saved like that: {whose} was loaded"
     assert first["location"]["source"] == 'saved = torch.load("saved.pt")'
     what = "buffer 1.running_var" if whose == "the state of the model" else whose
-    assert f"{what} was already non-finite when it was loaded" in first["headline"]
+    assert f"{what} already held NaN when it was loaded" in first["headline"]
     assert first["fixes"][0]["kind"] == "earlier_checkpoint"
 
 

@@ -17,6 +17,7 @@ from whynan.cli.profilers import code_of_harm
 from whynan.cli.report import report
 from whynan.cli.repro import repro
 from whynan.cli.run import run
+from whynan.cli.settings import settings
 from whynan.cli.whatif import whatif
 from whynan.errors import WhynanError
 from whynan.version import __version__
@@ -62,7 +63,13 @@ def main() -> None:
 
 def _main() -> None:
     try:
-        code = commands.main(prog_name="whynan", standalone_mode=False)
+        defaults = settings(commands)
+        code = commands.main(
+            prog_name="whynan",
+            standalone_mode=False,
+            default_map=defaults,
+            auto_envvar_prefix="WHYNAN",
+        )
         _flush()
     except click.exceptions.Abort:
         sys.exit(130)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from whynan.cli.program import SETTINGS, file_option, takes_program
+from whynan.cli.showing import Page, open_option
 
 if TYPE_CHECKING:
     from whynan.run.program import Program
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 @click.option("--apply", is_flag=True, help="Write the verified change to the files.")
 @file_option("--json", "json_path", help="Also write the report as JSON.")
 @file_option("--html", help="Also write the report, with the change, as a web page.")
+@open_option
 @click.option(
     "--budget",
     type=click.FloatRange(min=0),
@@ -32,6 +34,7 @@ def fix(
     apply: bool,
     json_path: Path | None,
     html: Path | None,
+    is_opened: bool,
     budget: float,
     save_batch: Path | None,
 ) -> int:
@@ -50,7 +53,10 @@ def fix(
     from whynan.repair.fixing import FixOptions
     from whynan.repair.fixing import fix as find_fix
 
+    page = Page(html, is_opened)
     options = FixOptions(
-        apply=apply, json=json_path, html=html, budget_s=budget, save_batch=save_batch
+        apply=apply, json=json_path, html=page.path, budget_s=budget, save_batch=save_batch
     )
-    return find_fix(program, options)
+    code = find_fix(program, options)
+    page.show()
+    return code

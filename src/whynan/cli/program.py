@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from whynan import voice
+
 if TYPE_CHECKING:
     from whynan.run.program import Program
 
@@ -33,9 +35,42 @@ def takes_program(command: Callable[..., int]) -> Callable[..., int]:
     def with_program(
         *, module: str | None, script: str | None, args: tuple[str, ...], **options: Any
     ) -> int:
-        return command(program_of(module, script, args), **options)
+        if module is None:
+            _check(script)
+        program, own = program_of(module, script, args), _own_options()
+        try:
+            code = command(program, **options)
+        except SystemExit as left:  # the script's own
+            _hint(left.code, args, own)
+            raise
+        _hint(code, args, own)
+        return code
 
     return with_program
+
+
+def _check(script: str | None) -> None:
+    """What is no option of ours would be taken for the script."""
+    if script is not None and script.startswith("-") and not os.path.exists(script):
+        from whynan.cli.settings import did_you_mean
+
+        name = script.split("=")[0]
+        raise click.UsageError(f"no such option: {name}{did_you_mean(name, _own_options())}")
+
+
+def _own_options() -> list[str]:
+    params = click.get_current_context().command.params
+    options = [p for p in params if isinstance(p, click.Option) and not p.hidden]
+    return [name for option in options for name in option.opts if name.startswith("--")]
+
+
+def _hint(code: object, args: tuple[str, ...], own: list[str]) -> None:
+    """A script that refuses its arguments may have got one of ours."""
+    given = [a for a in args if a.split("=")[0] in own]
+    if code == 2 and given:
+        voice.say(
+            f"{given[0]} stands after the script, so the script got it; options of whynan stand before"
+        )
 
 
 def _any_file(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:

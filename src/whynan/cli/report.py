@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from whynan.cli.program import file_option
+from whynan.cli.showing import Page, open_option
 
 
 @click.command()
@@ -17,9 +18,14 @@ from whynan.cli.program import file_option
 )
 @file_option("--html", "html_path", help="Also write it as one HTML page.")
 @file_option("--tensorboard", "folder", help="Also write TensorBoard events.")
+@open_option
 @click.argument("recording", type=click.Path(path_type=Path))
 def report(
-    json_path: Path | None, html_path: Path | None, folder: Path | None, recording: Path
+    json_path: Path | None,
+    html_path: Path | None,
+    folder: Path | None,
+    is_opened: bool,
+    recording: Path,
 ) -> int:
     """Draw a saved run again: RECORDING is the file that the run left.
 
@@ -35,6 +41,7 @@ def report(
     from whynan.cli.patience import while_waiting
     from whynan.run import reopen
 
+    page = Page(html_path, is_opened)
     with while_waiting(f"reading {recording}"):
         diagnosis = reopen.reopen(recording)
     if str(json_path) == "-":
@@ -45,5 +52,6 @@ def report(
     else:
         reopen.show(diagnosis, sys.stdout)
     with while_waiting("writing"):
-        reopen.write(diagnosis, json=json_path, html=html_path, tensorboard=folder)
+        reopen.write(diagnosis, json=json_path, html=page.path, tensorboard=folder)
+    page.show()
     return 0

@@ -11,6 +11,7 @@ import click
 
 from whynan import voice
 from whynan.cli.program import SETTINGS, file_option, takes_program
+from whynan.cli.showing import Page, open_option
 
 if TYPE_CHECKING:
     from whynan.run.program import Program
@@ -69,6 +70,8 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="On harm, write the failing operation there as a script of its own: `whynan repro`.",
 )
+@open_option
+@click.option("--quiet", is_flag=True, help="No closing line after a healthy run on a terminal.")
 @click.option("--fix", is_flag=True, help="On harm, find a change that removes it: `whynan fix`.")
 @click.option(
     "--climb",
@@ -94,6 +97,8 @@ def run(
     capsule: Path | None,
     save_batch: Path | None,
     repro: Path | None,
+    is_opened: bool,
+    quiet: bool,
     fix: bool,
     keep_operands: bool,
     climb: int | None,
@@ -112,15 +117,16 @@ def run(
     whynan run --json report.json train.py
     whynan run -m mypackage.train --config small.toml
 
-    In a job script the options can be set by environment variables: WHYNAN_MODE,
-    WHYNAN_ON_ANOMALY, WHYNAN_JSON, WHYNAN_HTML, WHYNAN_TENSORBOARD, WHYNAN_RECORDING,
-    WHYNAN_CAPSULE, WHYNAN_SAVE_BATCH, WHYNAN_REPRO, WHYNAN_MAX_STEPS,
-    WHYNAN_RERUN.
+    In a job script every option can be set by an environment variable, such as WHYNAN_MODE or
+    WHYNAN_HTML, and in `[tool.whynan.run]` of pyproject.toml. Options win over the environment,
+    and the environment over the file.
     """
     from whynan.run.laid import Aside
     from whynan.run.outputs import Mode, Policy, RunOptions
     from whynan.run.run import Run
 
+    page = Page(html, is_opened)
+    html = page.path
     options = RunOptions(
         mode=cast(Mode, mode) if climb is None else "guard",
         on_anomaly=cast(Policy, on_anomaly),
@@ -137,6 +143,7 @@ def run(
         climb=climb,
         aside=None if aside is None else Aside(folder=aside[0], since_s=aside[1]),
         fixes_follow=fix,
+        is_quiet=quiet,
     )
     if repro is not None:
         from whynan.repro.making import check_folder
@@ -166,6 +173,8 @@ def run(
             repair(program, diagnosis, FixOptions(json=json, html=html, told=True), originals)
     elif fix and code == 3 and watched.findings.lockstep is None:
         voice.say("--fix is for programs of one process; `whynan fix` tries changes on all ranks")
+    if not watched.findings.telling.is_silent:
+        page.show()
     if code == 3:
         voice.let_go_of_broken_streams()
     # What the program has printed is its own: if it cannot be written, Python says so, with its code.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from whynan.cli.program import SETTINGS, file_option, takes_program
+from whynan.cli.showing import Page, open_option
 
 if TYPE_CHECKING:
     from whynan.run.program import Program
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 @click.command(context_settings=SETTINGS)
 @file_option("--json", "json_path", help="Also write the table as JSON.")
 @file_option("--html", "html_path", help="Also write the report with the table as one HTML page.")
+@open_option
 @click.option(
     "--budget",
     type=click.FloatRange(min=1),
@@ -29,6 +31,7 @@ def whatif(
     program: Program,
     json_path: Path | None,
     html_path: Path | None,
+    is_opened: bool,
     budget: float,
 ) -> int:
     """Run SCRIPT again and again, each time with one thing changed from outside.
@@ -45,4 +48,7 @@ def whatif(
     """
     from whynan.repair.whatif import whatif as run_whatif
 
-    return run_whatif(program, json_path=json_path, html_path=html_path, budget_s=budget)
+    page = Page(html_path, is_opened)
+    code = run_whatif(program, json_path=json_path, html_path=page.path, budget_s=budget)
+    page.show()
+    return code

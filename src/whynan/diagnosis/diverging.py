@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from whynan.model import Cause, Evidence, Finding, HistoryRow, number
+from whynan.model import Evidence, HistoryRow, number
 
 OUTGREW = 0.5  # an update against all weights; a thousandth is usual
 STEEP = 10.0  # a gradient against the weights: beyond that it is the gradient that is odd
@@ -43,16 +43,3 @@ def _explains(rows: Sequence[HistoryRow], evidence: Evidence) -> bool:
     norm = evidence.around.weight_norm
     moved = sum(abs(r.lr) * r.grad_max for r in rows if r.lr and r.grad_max is not None)
     return norm is not None and moved > HALF * norm > 0
-
-
-def diverged(finding: Finding, causes: Sequence[Cause], evidence: Evidence) -> str:
-    """The headline, with the divergence before the operation where it showed. A value that left a
-    function's domain may have done so in one step: then the operation stays first."""
-    headline = finding.headline
-    if finding.mechanism != "overflow":
-        return headline
-    rates = [r.lr for r in evidence.around.history if r.lr]
-    subject, because, what = headline.partition(" because ")
-    if not causes or causes[0].code != "high_learning_rate" or not because or not rates:
-        return headline
-    return f"{subject} because training diverged at learning rate {number(rates[-1])}: {what}"

@@ -9,12 +9,12 @@ from whynan.diagnosis.array_fixes import array_fixes
 from whynan.diagnosis.causes import causes_of
 from whynan.diagnosis.chain import chain_of
 from whynan.diagnosis.circumstances import became_a_setting, helps_around
-from whynan.diagnosis.diverging import diverged
 from whynan.diagnosis.eagerly import in_eager_mode
 from whynan.diagnosis.naming import operand_names
 from whynan.diagnosis.numpy_said import finding_by_words
 from whynan.diagnosis.optimizer_fixes import is_torchs_update, optimizer_fixes
 from whynan.diagnosis.registry import Rule, rules
+from whynan.diagnosis.roots import with_root
 from whynan.diagnosis.rules.opaque_op import unexplained
 from whynan.model import Anomaly, Diagnosis, Evidence, Finding, OpRecord, Outcome
 from whynan.recording import Recording
@@ -72,8 +72,7 @@ def _explain(evidence: Evidence) -> Anomaly:
     if not finding.causes:
         causes = causes_of(evidence, finding.mechanism, origin, culprit)
         fixes = helps_around(origin, causes, finding.fixes)
-        headline = diverged(finding, causes, evidence)
-        finding = replace(finding, headline=headline, causes=causes, fixes=fixes)
+        finding = with_root(replace(finding, causes=causes, fixes=fixes), evidence)
     finding = in_eager_mode(finding, evidence)
     return Anomaly(evidence=evidence, finding=finding, chain=chain_of(evidence, finding))
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from whynan.diagnosis.naming import call_of
 from whynan.explain.snippet import Row, snippet
+from whynan.explain.vocabulary import cause
 from whynan.model import Anomaly, Evidence, Fix, Link, Sample, Site, number
 from whynan.ops.table import row
 from whynan.source.quotes import short_path
@@ -40,6 +41,7 @@ class Story:
     facts: tuple[Fact, ...]
     chain: tuple[tuple[str, str, str, str], ...]  # place, operation, value, note
     fixes: tuple[Fix, ...]
+    file: str = ""  # the place, in full
     proof: str = ""  # of the first of them
     next: str = ""  # what to type for more
 
@@ -81,6 +83,7 @@ def tell(anomaly: Anomaly, command: str = "") -> Story:
         code=finding.code,
         headline=finding.headline,
         place=_place(site) if site else _seen_at(anomaly),
+        file=site.file if site else "",
         rows=tuple(
             snippet(site, finding.label, _note(anomaly), anomaly.evidence.quotes) if site else ()
         ),
@@ -138,7 +141,7 @@ def _facts(anomaly: Anomaly) -> list[Fact]:
         where.append("on entry" if came_in else f"{call_of(origin)} ({origin.op})")
     if origin.node and origin.derived:
         where.append(f"in {origin.node.split('::')[-1]}")
-    facts = [Fact(label=f"cause: {c.code}", text=c.evidence) for c in finding.causes]
+    facts = [Fact(label=f"cause: {cause(c.code)}", text=c.evidence) for c in finding.causes]
     facts.append(Fact(label="where", text="; ".join(where)))
     if origin.site and origin.site.caller:
         caller = origin.site.caller

@@ -47,6 +47,7 @@ class RunOptions:
     finite_from: int | None = None  # a trial: from this step on every loss must be finite
     live_steps: int | None = None  # how many steps `auto` records before it only guards
     fixes_follow: bool = False  # changes are tried right after the report
+    is_quiet: bool = False  # no closing line
     is_shown: bool = True  # False: whoever started this run draws the report
     speaker: int = 0  # the rank that tells of a job that ends healthy
     rank_command: tuple[str, ...] = ()  # a trial: what its ranks are started by

@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from whynan import voice
 from whynan.errors import StopRun, UsageError
+from whynan.explain.story import no_harm
 from whynan.model import Diagnosis
 from whynan.model import Outcome as Verdict
 from whynan.recording import Recording
@@ -224,6 +225,16 @@ class Run:
                 voice.say(note)
         elif self._unwatched is not None:
             voice.say(self._unwatched)
+        elif error is None and not harmed:
+            self._say_that_all_was_well(recording.steps)
+
+    def _say_that_all_was_well(self, steps: int) -> None:
+        """To a person who looks on; in a file it would only be a line more."""
+        findings, options = self.findings, self._options
+        watched = findings.watch is not None and self._starter is None
+        silent = options.is_quiet or options.aside is not None or findings.telling.is_silent
+        if watched and not silent and not findings.is_enough and voice.is_on_terminal():
+            voice.say(no_harm(steps))
 
     def _say_what_was_skipped(self) -> None:
         if self.findings.watch is None:

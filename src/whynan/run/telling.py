@@ -41,7 +41,8 @@ class Telling:
             stories = [tell(a, self._program.typed) for a in part.anomalies]
             if fixes_follow:
                 stories = [replace(story, fixes=()) for story in stories]
-            return terminal.styled(terminal.draw(stories), voice.is_on_terminal())
+            width = terminal.width_of(voice.columns())
+            return terminal.styled(terminal.draw(stories, width=width), voice.is_on_terminal())
         except Exception as error:  # the harm is told, however plainly
             return in_short(new, error)
 

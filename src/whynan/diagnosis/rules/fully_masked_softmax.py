@@ -42,7 +42,7 @@ def fully_masked_softmax(op: OpRecord, evidence: Evidence) -> Finding | None:
         return None
     row = op.outputs[0].index if op.outputs else None
     return Finding(
-        headline=f"{subject(evidence)} because `{short_call(op)}` met a row in which everything is masked",
+        headline=f"{subject(evidence)} because `{short_call(op)}` was given a row that is masked entirely",
         observed=(f"all {part.count} scores of the row{at(row[:-1] if row else None)} are -inf",),
         label=origin_label(op),
         culprit=op.inputs.index(x),

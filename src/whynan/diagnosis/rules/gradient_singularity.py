@@ -48,7 +48,7 @@ def gradient_singularity(op: OpRecord, evidence: Evidence) -> Finding | None:
     if upstream_grad is not None:
         observed.append(f"the gradient arriving there is {number(upstream_grad.value)}")
     if _at_an_edge(known):
-        observed.append("it is taken at the edge of the domain, where the slope is infinite")
+        observed.append("it is taken at the edge of the domain, where the gradient is infinite")
     elif point is not None and point.stats is not None and point.value == 0:
         observed.append(
             f"{plural(point.stats.zeros, 'value')} of {point.stats.count:,} exactly 0 at that point"
@@ -58,9 +58,9 @@ def gradient_singularity(op: OpRecord, evidence: Evidence) -> Finding | None:
     inferred = []
     if upstream_grad is not None and upstream_grad.value == 0 and known.singular:
         why = why_no_gradient(upstream_grad)
-        inferred.append(f"{why}: 0 times an infinite slope is NaN" if why else "0 times an infinite slope is NaN")  # fmt: skip
+        inferred.append(f"{why}: 0 times an infinite gradient is NaN" if why else "0 times an infinite gradient is NaN")  # fmt: skip
     return Finding(
-        headline=f"{subject(evidence)} because `{forward}` has no finite slope{_where(known, point)}",
+        headline=f"{subject(evidence)} because `{forward}` has no finite gradient{_where(known, point)}",
         observed=tuple(observed),
         inferred=tuple(inferred),
         label=f"{origin_label(op)}, in its gradient",
@@ -131,7 +131,7 @@ def _fixes(forward: Op, point: Operand | None) -> tuple[Fix, ...]:
     if forward.name == "sqrt":
         return (*((VECTOR_NORM,) if _may_be_a_norm(point) else ()), EPS_INSIDE, DOUBLE_WHERE)
     if _at_an_edge(forward):
-        return (Fix(kind="clamp_argument", title="clamp the argument strictly inside the interval, by about 1e-6 in float32"),)  # fmt: skip
+        return (Fix(kind="clamp_argument", title="clamp the argument strictly inside the domain, about 1e-6 away from its ends in float32"),)  # fmt: skip
     if forward.singular:
         return (
             *_exact_forms(forward, point),

@@ -12,7 +12,7 @@ Example
     gap = scores.max(-1).values - scores.min(-1).values - float("inf")
 
 Use instead
-    Keep infinities out of arithmetic: select with the mask, or fill with `torch.finfo(x.dtype).min`.
+    Keep infinities out of arithmetic: select with the mask. Where a whole row is masked, skip that row.
 
 When it is fine
     Adding infinities of the same sign, comparing with them, or taking a minimum.
@@ -21,11 +21,17 @@ When it is fine
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
+from whynan.diagnosis.makers import CHOOSING
 from whynan.diagnosis.naming import short_call
 from whynan.diagnosis.registry import rule
 from whynan.diagnosis.words import origin_label, spoken, subject
-from whynan.model import Evidence, Finding, Fix, OpRecord, number
+from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, number
+
+LARGEST = frozenset({"max", "amax", "logsumexp", "maximum"})
+ROW_WITH_A_CHOICE = Fix(kind="guard_mask", title="leave every row at least one entry that is not masked, or skip such rows; a finite fill would only choose among what is masked")  # fmt: skip
+SELECT = Fix(kind="select_finite", title="keep infinities out of the arithmetic: select with the mask, `torch.where(mask, x, y)`, instead of adding them")  # fmt: skip
 
 
 @rule("N035", "inf-minus-inf", "inf_minus_inf")
@@ -35,11 +41,25 @@ def inf_minus_inf(op: OpRecord, evidence: Evidence) -> Finding | None:
     if op.derived or not (infinite or scalars):
         return None
     values = ", ".join(f"{spoken(op, o)} = {number(o.value)}" for o in infinite)
+    masked = _nothing_left(infinite)
+    what = (
+        "was given a row of nothing but -inf"
+        if masked
+        else "subtracted an infinity from an infinity"
+    )
     return Finding(
-        headline=f"{subject(evidence)} because `{short_call(op)}` combined infinities that have no difference",
+        headline=f"{subject(evidence)} because `{short_call(op)}` {what}",
         observed=tuple(v for v in (values and f"operands there: {values}",) if v),
         inferred=("these infinities were written by the program; the NaN is made here",),
         label=origin_label(op),
         culprit=op.inputs.index(infinite[0]) if infinite else None,
-        fixes=(Fix(kind="finite_fill", title="fill with `torch.finfo(x.dtype).min`, or select with the mask instead of adding infinities"),),
+        fixes=(ROW_WITH_A_CHOICE,) if masked else (SELECT,),
     )  # fmt: skip
+
+
+def _nothing_left(infinite: Sequence[Operand]) -> bool:
+    """Whether a row is taken less its own maximum or logsumexp, and that is -inf: then all of it is."""
+    if [o.value for o in infinite] != [-math.inf, -math.inf]:
+        return False
+    makers = [op.name for op in infinite[1].upstream if op.name not in CHOOSING]
+    return makers[:1] != [] and makers[0] in LARGEST

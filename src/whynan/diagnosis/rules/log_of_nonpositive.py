@@ -35,6 +35,9 @@ LARGEST_LOG = 709.0  # of a float64
 WHERE = frozenset({"where"})  # how `logdet` marks a negative determinant
 
 
+LOGITS = Fix(kind="logits_form", title="use the logits as they are before the `sigmoid`: `logit` only takes it back, with what it rounded")  # fmt: skip
+
+
 @rule("N012", "log-of-nonpositive", "log_nonpositive", ops=failing("log_nonpositive") | WHERE)
 def log_of_nonpositive(op: OpRecord, evidence: Evidence) -> Finding | None:
     if op.derived:
@@ -47,13 +50,23 @@ def log_of_nonpositive(op: OpRecord, evidence: Evidence) -> Finding | None:
     if x is None or x.value is None or not _outside(op, x.value):
         return None
     return Finding(
-        headline=f"{subject(evidence)} because `{short_call(op)}` met {_met(op, x)}",
+        headline=f"{subject(evidence)} because `{short_call(op)}` was given {_met(op, x)}",
         observed=_counts(op, x),
         inferred=_inferred(op, x),
         label=origin_label(op),
         culprit=next(i for i, o in enumerate(op.inputs) if o.role == x.role),
-        fixes=log_fixes(x),
+        fixes=_fixes(op, x),
     )
+
+
+def _fixes(op: OpRecord, x: Operand) -> tuple[Fix, ...]:
+    if row(op.name).name == "logit" and [m.name for m in x.upstream[:1]] == ["sigmoid"]:
+        return (LOGITS,)
+    domain = row(op.name).domain
+    if domain is not None and x.value is not None and x.value < domain.low:
+        title = f"the argument has to be above {number(domain.low)}: make it so where it comes from, as by `softplus` or `exp`; a clamp has no gradient below its bound"
+        return (Fix(kind="positive_form", title=title), *log_fixes(x)[1:])
+    return log_fixes(x)
 
 
 def _smallest(op: OpRecord, x: Operand | None) -> Operand | None:
@@ -69,7 +82,7 @@ def _impossible_target(op: OpRecord, evidence: Evidence) -> Finding | None:
     if op.exact is not None and op.exact - op.exact == 0:
         return None
     return Finding(
-        headline=f"{subject(evidence)} because `ctc_loss` met a target that no alignment can produce",
+        headline=f"{subject(evidence)} because `ctc_loss` was given a target that no alignment can produce",
         observed=(f"sample{at(op.outputs[0].index if op.outputs else None)} has probability 0 under the given lengths",),
         inferred=("the target, with a blank between repeated labels, is longer than its input",),
         label=origin_label(op),
@@ -92,7 +105,7 @@ def _negative_determinant(op: OpRecord, evidence: Evidence) -> Finding | None:
     value = "negative" if size is None or size > LARGEST_LOG else number(-math.exp(size))
     which = f"the matrix{at(op.outputs[0].index if op.outputs else None)}"
     return Finding(
-        headline=f"{subject(evidence)} because `{short_call(op)}` met a matrix whose determinant is negative",
+        headline=f"{subject(evidence)} because `{short_call(op)}` was given a matrix whose determinant is negative",
         observed=(f"the determinant of {which} is {value}",),
         inferred=("the logarithm of a negative determinant is not a real number: torch gives NaN",),
         label=origin_label(op),

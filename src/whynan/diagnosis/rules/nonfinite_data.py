@@ -33,7 +33,7 @@ from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, Scalar, numb
 
 CLEAN_DATA = Fix(
     kind="clean_data",
-    title="find these rows where the data is made; drop or impute them before training",
+    title="find these rows where the data is made, and drop them or fill the gaps before training",
 )
 ONE_PROCESS = Fix(
     kind="one_process",
@@ -58,12 +58,12 @@ def nonfinite_data(op: OpRecord, evidence: Evidence) -> Finding | None:
     held = source.startswith(("parameter", "buffer", "gradient"))
     loaded = loaded_state(evidence)
     if held:
-        what = f"{source} was non-finite before anything was recorded"
+        what = f"{source} already {_held(value)} before anything was recorded"
     elif value is not None and value.kept_as is not None:
         how = "was loaded" if loaded or value.file else "came in"
-        what = f"{value.kept_as} was already non-finite when it {how}"
+        what = f"{value.kept_as} already {_held(value)} when it {how}"
     else:
-        what = f"{loaded or 'the data'} was already non-finite when it {'was loaded' if loaded else 'came in'}"
+        what = f"{loaded or 'the data'} already {_held(value)} when it {'was loaded' if loaded else 'came in'}"
     stats = value.stats if value is not None else None
     index = (value.first or value.index) if value is not None else None
     observed = [bad_values(stats) + (f", first{at(index)}" if index else "")]
@@ -86,6 +86,13 @@ def nonfinite_data(op: OpRecord, evidence: Evidence) -> Finding | None:
         unknown=("what made it: the batch came from a worker process of the DataLoader, and those are not seen",) if hidden else (),
         fixes=(_earlier(value),) if loaded or held or (value and value.kept_as) else (ONE_PROCESS, *clean) if hidden else clean,
     )  # fmt: skip
+
+
+def _held(value: Operand | None) -> str:
+    stats = value.stats if value is not None else None
+    if stats is None or not stats.nonfinite:
+        return "held a non-finite value"
+    return "held NaN" if stats.nan else "held inf" if stats.posinf else "held -inf"
 
 
 def _earlier(value: Operand | None) -> Fix:

@@ -58,10 +58,12 @@ def _help(name: str, domain: Domain) -> str:
     if name in POWERS:
         return "keep the base of a fractional power above 0: `.clamp(min=1e-6)` before it"
     if len(domain.ends) == 2:
-        return "clamp the argument inside the open interval, by about 1e-6 in float32"
+        return f"clamp the argument inside {domain}, about 1e-6 away from its ends in float32"
     if domain.low == 0:
         return "keep the argument above 0: `.clamp(min=eps)`, or `softplus` of what a model gives"
-    return "keep the argument at 1 or more, by about 1e-6 in float32 for the gradient's sake"
+    return (
+        "keep the argument above 1, by about 1e-6 in float32: at 1 itself the gradient is infinite"
+    )
 
 
 def _beyond(domain: Domain, x: float) -> str:

@@ -50,7 +50,7 @@ def overflow(op: OpRecord, evidence: Evidence) -> Finding | None:
     culprit = small or _largest(op)
     late = dropped_too_late(evidence)
     return Finding(
-        headline=f"{subject(evidence)} because {_who(op)} exceeded what {dtype} can hold",
+        headline=f"{subject(evidence)} because {_who(op)} overflowed {dtype}",
         observed=_observed(op, dtype, culprit),
         inferred=late or _inferred(op, evidence),
         label=origin_label(op),
@@ -132,7 +132,7 @@ def _fixes(op: OpRecord, dtype: str) -> tuple[Fix, ...]:
     if _clips(op):
         return (
             Fix(kind="clip_value", title="bound each gradient before its norm is taken, `torch.nn.utils.clip_grad_value_`: a norm that overflows scales all of them to 0"),
-            Fix(kind="scale_down", title="bring the gradients down where they grow: scale the data, bound what is exponentiated, lower the learning rate"),
+            Fix(kind="scale_down", title="make the gradients smaller where they grow: scale the data, bound what is exponentiated, lower the learning rate"),
         )  # fmt: skip
     if op.phase == "optimizer":
         return (
@@ -147,7 +147,7 @@ def _fixes(op: OpRecord, dtype: str) -> tuple[Fix, ...]:
     if op.derived:
         fixes.append(Fix(kind="clip_gradients", title="scale the loss or the values down before this operation; clipping after the overflow is too late"))  # fmt: skip
     if not fixes:
-        fixes.append(Fix(kind="scale_down", title="bring the operands down: normalise the input, initialise smaller, or lower the learning rate"))  # fmt: skip
+        fixes.append(Fix(kind="scale_down", title="make the operands smaller: normalise the input, use smaller initial weights, or lower the learning rate"))  # fmt: skip
     return tuple(fixes)
 
 

@@ -44,7 +44,7 @@ def singular_matrix(op: OpRecord, evidence: Evidence) -> Finding | None:
     observed = [f"{called(x, 'the matrix')}: {x.stats}"] if x is not None else []
     shape = dotted(x.stats.shape) if x is not None and x.stats is not None else ""
     return Finding(
-        headline=f"{subject(evidence)} because `{short_call(op)}` met a {shape} matrix that {_what_fails(asked, evidence)}",
+        headline=f"{subject(evidence)} because `{short_call(op)}` was given a {shape} matrix that {_what_fails(asked, evidence)}",
         observed=tuple(observed),
         label="origin: refused here" if evidence.origin_kind == "raised" else origin_label(op),
         culprit=op.inputs.index(x) if x is not None else None,

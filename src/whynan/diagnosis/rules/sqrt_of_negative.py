@@ -57,13 +57,13 @@ def sqrt_of_negative(op: OpRecord, evidence: Evidence) -> Finding | None:
     if operands and abs(x.value) < 1e-3 * max(operands):
         inferred = (*late, "a difference of nearly equal numbers: rounding decides its sign")
     return Finding(
-        headline=f"{subject(evidence)} because `{short_call(op)}` met {called(x, 'a value')} = {number(x.value)}",
+        headline=f"{subject(evidence)} because `{short_call(op)}` was given {called(x, 'a value')} = {number(x.value)}",
         observed=tuple(observed),
         inferred=inferred,
         label=origin_label(op),
         culprit=op.inputs.index(x),
         fixes=(DOUBLE_WHERE,) if late else (
-            Fix(kind="clamp_argument", title="clamp the argument at a small positive value: `.clamp(min=1e-12).sqrt()`"),
             *_without_subtraction(x),
+            Fix(kind="clamp_argument", title="clamp the argument at a small positive value: `.clamp(min=1e-12).sqrt()`"),
         ),
     )  # fmt: skip

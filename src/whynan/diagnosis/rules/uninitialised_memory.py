@@ -34,7 +34,7 @@ def uninitialised_memory(op: OpRecord, evidence: Evidence) -> Finding | None:
     read = next((o for o in op.inputs if o.upstream and "empty" in o.upstream[0].name), None)
     which = f"`{read.name}`, " if read is not None and read.name else ""
     return Finding(
-        headline=f"{subject(evidence)} because `{short_call(op)}` read {which}memory that nothing had written",
+        headline=f"{subject(evidence)} because `{short_call(op)}` read {which}memory that was never written",
         observed=(_allocated(op, read),),
         label=origin_label(op),
         culprit=op.inputs.index(read) if read is not None else None,

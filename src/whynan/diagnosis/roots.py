@@ -1,0 +1,53 @@
+"""The cause before the operation where it showed: in the headline, and in what to change first.
+
+Only of an overflow: a value that left a function's domain may have done so in one step, and then the
+operation comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from whynan.model import Cause, Evidence, Finding, Fix, number
+
+SMALLER_WEIGHTS = Fix(
+    kind="initialise",
+    title="give these weights the usual scale: leave the layers as PyTorch makes them, or use `torch.nn.init.kaiming_uniform_`",
+)
+SCALE_COLUMN = Fix(
+    kind="scale_data", title="scale that column before training, as by its mean and its spread"
+)
+LOOK_AT_ROW = Fix(
+    kind="clean_data",
+    title="look at that row where the data is made: repair it or leave it out, or scale the column if the value is right",
+)
+
+
+def with_root(finding: Finding, evidence: Evidence) -> Finding:
+    """Of the cause that stands first, if it is one of these."""
+    subject, because, what = finding.headline.partition(" because ")
+    if finding.mechanism != "overflow" or not because or not finding.causes:
+        return finding
+    found = _root(finding.causes, evidence)
+    if found is None:
+        return finding
+    root, fix = found
+    others = tuple(f for f in finding.fixes if f.kind != fix.kind)
+    return replace(finding, headline=f"{subject} because {root} ({what})", fixes=(fix, *others))
+
+
+def _root(causes: Sequence[Cause], evidence: Evidence) -> tuple[str, Fix] | None:
+    rates = [r.lr for r in evidence.around.history if r.lr]
+    code, odd = causes[0].code, evidence.around.oddity
+    if code == "high_learning_rate" and rates:
+        rate = number(rates[-1])
+        fix = Fix(kind="lower_lr", title=f"lower the learning rate, which is {rate}")
+        return f"training diverged: learning rate {rate} is too high", fix
+    if code == "bad_init":
+        return "the initial weights are too large", SMALLER_WEIGHTS
+    if code == "bad_data" and odd is not None:
+        if odd.what == "outlier":
+            return f"the batch holds an outlier, {number(odd.value)}", LOOK_AT_ROW
+        return f"column {odd.column} of the data is not scaled", SCALE_COLUMN
+    return None
