@@ -113,6 +113,7 @@ FOUND: dict[str, list[str]] = {
         "m = (y != 0).float()\ntotal = m.sum(1)\nreturn (x * m).sum(1) / total",
         "return x[mask].sum() / mask.sum()",
         "return torch.sum(x * mask, dim=1) / torch.sum(mask, dim=1)",
+        "return torch.einsum('btd,bt->bd', x, mask) / mask.sum(1, keepdim=True)",
     ],
     "div-norm": [
         "return x / x.norm(dim=-1, keepdim=True)",
@@ -162,12 +163,17 @@ FOUND: dict[str, list[str]] = {
         "return (x - y).pow(2).sum(-1).sqrt()",
         "d = x - y\ns = torch.sum(d * d, dim=1)\nreturn torch.sqrt(s)",
         "return torch.sum(torch.square(x), dim=1, keepdim=True) ** 0.5",
+        "d = x - y\nreturn torch.einsum('bi,bi->b', d, d).sqrt()",
+        "d = torch.sub(x, y)\nreturn torch.sqrt(torch.dot(d, d))",
+        "a = torch.rand(3, 1)\nm = a * x + (1 - a) * y\ng = torch.autograd.grad(model(m).sum(), m, create_graph=True)[0]\nreturn torch.sqrt(torch.sum(g ** 2, dim=1))",
     ],
     "sqrt-edge": [
         "return torch.sqrt(x.clamp(min=0))",
         "return F.relu(x).sqrt()",
         "return torch.sqrt(1 - x ** 2)",
         "return torch.sqrt(torch.mean(x ** 2)) + 1e-8",
+        "return torch.rsqrt(x.var(dim=1, unbiased=False))",
+        "return x * torch.rsqrt(torch.mean(x ** 2, -1, keepdim=True))",
     ],
     "frac-pow": [
         "return torch.relu(x) ** 0.5",
@@ -219,6 +225,7 @@ FOUND: dict[str, list[str]] = {
         "return torch.exp(new_logp - old_logp)",
         "ratio = (log_probs - old_log_probs).exp()\nreturn ratio",
         "d = new_log_prob - old_log_prob\nreturn torch.exp(d)",
+        "old, logp = y, x\nratio = torch.exp(logp - old)\nreturn ratio",
     ],
     "neginf-softmax": [
         "return torch.where(mask, x, -math.inf).softmax(dim=-1)",
@@ -394,6 +401,7 @@ SILENT: dict[str, list[str]] = {
     "gumbel-log-log": [
         "u = torch.rand(3).clamp(1e-6, 1 - 1e-6)\nreturn -torch.log(-torch.log(u))",
         "return -torch.log(-torch.log(torch.rand(3) + 1e-10))",
+        "u = x.data.new(3).uniform_(1e-5, 1 - 1e-5)\nreturn -torch.log(-torch.log(u))",
     ],
     "prod-probs": [
         "return math.log(math.prod(x.shape))",
@@ -423,6 +431,8 @@ SILENT: dict[str, list[str]] = {
         "n = x.norm()\nif n > 0:\n    x = x / n\nreturn x",
         "return x / y.norm()",
         "n = np.linalg.norm(x)\nreturn x / n if n > 0 else x",
+        "viewdirs = x\nreturn viewdirs / torch.norm(viewdirs, dim=-1, keepdim=True)",
+        "d = torch.stack([x, y, torch.ones_like(x)], -1)\nreturn d / d.norm(dim=-1, keepdim=True)",
     ],
     "div-std": [
         "return (x - x.mean()) / (x.std() + 1e-5)",
@@ -465,6 +475,8 @@ SILENT: dict[str, list[str]] = {
         "return np.sqrt((x ** 2).sum(-1))",
         "with torch.no_grad():\n    return torch.sqrt((x ** 2).sum(-1))",
         "return torch.sqrt((x ** 2).mean(-1))",
+        "return torch.sqrt(torch.sum(x ** 2)).item()",
+        "p = torch.softmax(x, -1)\nreturn (p ** 2).sum(-1).sqrt()",
     ],
     "sqrt-edge": [
         "return torch.sqrt(x.clamp(min=1e-6))",
@@ -472,6 +484,8 @@ SILENT: dict[str, list[str]] = {
         "return torch.sqrt(x)",
         "return math.sqrt(1 - 0.5 ** 2)",
         "c = x.clamp(-1 + 1e-6, 1 - 1e-6)\nreturn torch.sqrt(1 - c ** 2)",
+        "return torch.rsqrt(x.var(1) + 1e-6)",
+        "return torch.rsqrt(x)",
     ],
     "frac-pow": [
         "return x.shape[-1] ** -0.5",
@@ -521,6 +535,7 @@ SILENT: dict[str, list[str]] = {
         "logvar = model(x)\nif logvar.max() > 20:\n    raise ValueError\nreturn logvar.exp()",
         "log_std = nn.Parameter(torch.zeros(3))\nreturn log_std.exp()",
         "return torch.exp(x)",
+        "class Actor(nn.Module):\n    def forward(self, x):\n        log_std = torch.tanh(self.head(x))\n        return x, log_std\n    def act(self, x):\n        mean, log_std = self(x)\n        return log_std.exp()",
     ],
     "ppo-ratio": [
         "return torch.exp((new_logp - old_logp).clamp(-20, 20))",
@@ -604,6 +619,8 @@ SILENT: dict[str, list[str]] = {
         "a = np.empty(3)\nfor i in range(3):\n    a[i] = i\nreturn a.sum()",
         "return nn.Parameter(torch.empty(3))",
         "a = torch.empty(0)\nreturn a + x",
+        "out = torch.empty(3)\nout.numpy()[:] = 1\nreturn out * 2",
+        "out = torch.empty(3)\nout.view(-1)[0:3] = x\nreturn out * 2",
     ],
     "clip-nonfinite": [
         "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, error_if_nonfinite=True)",
@@ -628,6 +645,7 @@ SILENT: dict[str, list[str]] = {
         "return x / (x - y)",
         "return x - x / 2",
         "return x / (x.max() - x.min() + 1e-6)",
+        "start = clock.time()\nz = clock.time() - start\nreturn x / z",
     ],
     "rmse-root": [
         "return torch.sqrt(F.mse_loss(x, target) + 1e-8)",

@@ -131,3 +131,11 @@ def test_help_for_an_infinite_mask_hides_what_the_code_hides(bias: str, conditio
     for body in (f"return x + {bias}", f"return {bias}"):
         (found,) = findings(program(body))
         assert f"masked_fill({condition}, float(" in found.help
+
+
+@pytest.mark.parametrize("path", ["tests/model.py", "src/test_loss.py", "metrics/slerp.py"])
+def test_what_nobody_trains_with_is_information(path: str) -> None:
+    text = program("return x.relu() / x.relu().norm(dim=-1, keepdim=True)")
+    every = Checker(patterns())
+    assert [f.severity for f in every.check(text, "train.py")] == ["warning"]
+    assert {f.severity for f in every.check(text, path)} <= {"info"}

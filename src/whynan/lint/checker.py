@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from whynan.lint.belonging import library_of
-from whynan.lint.finding import Finding, Match, Replacement
+from whynan.lint.facts import NO_GRADIENT, TESTS
+from whynan.lint.finding import Finding, Match, Replacement, Severity
 from whynan.lint.flow import Walker
 from whynan.lint.layout import fitted
 from whynan.lint.libraries import OTHER
@@ -19,12 +20,14 @@ from whynan.lint.terms import Term
 from whynan.source.trees import UNREADABLE, parsed
 
 RELEVANT = re.compile(r"\b(torch|numpy)\b")
+NUMBERS = ("item", ".item", "detach", ".tolist", ".detach")
+SLOPE = "N021"
 IN_PLACE = re.compile(r"\.\w+[^\W_]_\(")
 # No pattern is without one of these; most files of a large tree are without all of them.
 TRIGGERS = re.compile(
     r"log|exp\b|exp[(_]|softmax|sigmoid|sqrt|norm\b|norm\(|std|\.sum\(|\bsum\(|\.min\(|a(?:rc)?cos|a(?:rc)?sin|erfinv|ndtri|gamma|\bnan|NaN|inf\b"
     r"|empty|\bTensor\(|cross_entropy|Entropy|BCE|kl_div|KLDiv|nll|NLL|\*\*|pow\(|power\(|inv\w*\(|prod|clip_grad"
-    r"|Adam|where\(|masked_fill|tanh|reciprocal"
+    r"|Adam|where\(|masked_fill|tanh|reciprocal|mean\(|_loss\(|/\s*\(\s*(\w+)\s*-\s*\1\b"
 )
 
 
@@ -58,6 +61,11 @@ class Checker:
         covered: set[tuple[int, int, int, int]] = set()
 
         def ask(term: Term, here: Walker) -> None:
+            if term.op in NUMBERS and term.args:
+                # Of a number that leaves torch at once, nobody wants the slope.
+                taken = matches.get(_span(term.args[0]))
+                if taken is not None and taken[0].code == SLOPE:
+                    del matches[_span(term.args[0])]
             for pattern in self.by_op.get(term.op, ()):
                 if pattern.operands not in (None, len(term.args)):
                     continue
@@ -136,12 +144,18 @@ def _finding(
         end_column=end_column,
         code=pattern.code,
         slug=pattern.slug,
-        severity=match.severity or pattern.severity,
+        severity=_severity(match.severity or pattern.severity, source.path),
         message=match.message,
         help=match.help,
         source=source.lines[line - 1],
         replacement=_replacement(match, source, unwritten),
     )
+
+
+def _severity(own: Severity, path: str) -> Severity:
+    """What fails in a test, or where nothing is trained, is worth knowing and no more."""
+    aside = TESTS.search(path) or (own == "warning" and NO_GRADIENT.search(path))
+    return "info" if aside else own
 
 
 def _replacement(match: Match, source: Source, unwritten: set[int]) -> Replacement | None:

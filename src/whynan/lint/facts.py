@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import re
+from collections.abc import Iterator
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from whynan.lint.terms import (
     names_in,
     number_of,
     resolve,
+    same,
     same_values,
     strip,
     walk_through,
@@ -32,9 +34,12 @@ SCHEDULE = re.compile(
 )
 # Files whose results nobody differentiates.
 NO_GRADIENT = re.compile(
-    r"metric|(^|[/_])eval|process(ing|or)|feature_extract|quantiz|schedul|pipelin|inference|(^|/)data/",
+    r"metric|(^|[/_])eval|process(ing|or)|feature_extract|quantiz|schedul|pipelin|inference|(^|/)data/"
+    r"|assigner|tracker|match_cost|matcher|export|dataparser|(^|[/_])(render|plot|visuali[sz])",
     re.I,
 )
+# Files that check a program, and are not part of it.
+TESTS = re.compile(r"(^|/)(tests?/|test_\w+\.py$|conftest)|_test\.py$")
 GENERIC = re.compile(
     r"eig|svd|(^|_)qr\b|null|randn|normal_|\bnormal\b|sample|\brand|kaiming|xavier", re.I
 )
@@ -221,6 +226,15 @@ def is_square(term: Term) -> Term | None:
     return None
 
 
+def summed_square(term: Term) -> Term | None:
+    """The x of `(x**2).sum()`, `einsum("bi,bi->b", x, x)`, `x.dot(x)`."""
+    t = strip(term)
+    if t.op == "sum" and t.args:
+        return is_square(t.args[0])
+    factors = t.args[1:] if t.op == "einsum" else t.args if t.op == "dot" else ()
+    return factors[0] if len(factors) == 2 and same(*factors) else None
+
+
 def one_minus(term: Term) -> Term | None:
     """The x of `1 - x`, also written `-x + 1` or `1.0 + (-x)`."""
     t = strip(term)
@@ -348,7 +362,18 @@ def has_gradient(term: Term, here: Walker) -> bool:
 
 def is_generic(term: Term) -> bool:
     """Drawn at random or from a factorisation: not zero, and not constant, in practice."""
-    return any(GENERIC.search(f"{t.op} {t.value or ''}") for t in walk_through(term))
+    return any(GENERIC.search(f"{t.op} {t.value or ''}") for t in _made_of(term))
+
+
+def _made_of(term: Term, depth: int = 12) -> Iterator[Term]:
+    """What a value is made of, as far as that is known: not what a network or a gradient was given."""
+    yield term
+    if depth == 0 or term.op in ("unknown", "layer") or term.op.startswith("."):
+        return
+    if term.op == "name" and term.binding is not None:
+        yield from _made_of(term.binding, depth - 1)
+    for child in term.children:
+        yield from _made_of(child, depth - 1)
 
 
 def no_slope(term: Term, depth: int = 6) -> bool:

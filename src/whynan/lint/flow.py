@@ -275,7 +275,13 @@ class Walker:
 
     def _forget(self, target: ast.expr, written: tuple[Term, ...] = ()) -> None:
         """Something was written into it: its values are no longer those of its definition."""
-        while isinstance(target, ast.Subscript):
+        while True:  # `x.numpy()[0] = 1` writes into x
+            if isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute):
+                target = target.func
+            elif not isinstance(target, ast.Subscript) and variable(target) is not None:
+                break
+            if not isinstance(target, ast.Subscript | ast.Attribute):
+                return
             target = target.value
         name = variable(target)
         if name is not None:

@@ -18,6 +18,7 @@ BUILTINS = frozenset([
     "enumerate", "zip",
 ])  # fmt: skip
 CALLABLE = ("imported", "module", "instance", "class")
+OWN_FORWARD = ("self", "self.forward")
 NOT_VALUES = ("ndim", "dtype", "device", "is_cuda", "requires_grad", "training", "dim")
 
 
@@ -194,6 +195,9 @@ class Reader:
         function = node.func
         callee = self._callee(function)
         args = self._arguments(node)
+        own = self.own_class
+        if own is not None and own.returned is not None and ast.unparse(function) in OWN_FORWARD:
+            return own.returned
         kw = {KEYWORDS.get(k.arg, k.arg) if k.arg else "**": self.read(k.value) for k in node.keywords}  # fmt: skip
         if callee is not None:
             target = resolve(callee)

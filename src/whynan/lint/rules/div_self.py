@@ -19,7 +19,7 @@ When it is fine
 from __future__ import annotations
 
 from whynan.lint.table import Match, Term, Walker, pattern
-from whynan.lint.terms import number_of, same, strip
+from whynan.lint.terms import number_of, same, strip, walk_through
 
 
 @pattern("N010", "div-self", "error", ops=("div",), rank=8, operands=2)
@@ -29,6 +29,8 @@ def div_self(term: Term, here: Walker) -> Match | None:
         return None
     if not same(*divisor.args):
         return None
+    if any(t.op.startswith(".") or t.op == "unknown" for t in walk_through(divisor)):
+        return None  # `time.time() - start`: what a call gives may be another value each time
     return Match(
         term,
         "the divisor is a value minus itself, which is 0 whatever the value is",

@@ -25,6 +25,7 @@ from whynan.lint.facts import has_gradient, is_mask, says, tested
 from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import resolve
 
+LENGTHS = r"seq|len|pad"  # what masks the ends of sequences leaves something of each
 HANDLED = re.compile(r"nan_to_num|isnan|\.any\(|numel\(|is_empty|len\(")
 
 
@@ -45,7 +46,9 @@ def empty_mean(term: Term, here: Walker) -> Match | None:
         "the mean of what a mask selects is NaN when it selects nothing",
         "divide a masked sum by mask.sum().clamp(min=1), or look whether anything is selected",
         elsewhere="divide a masked sum by maximum(mask.sum(), 1), or look whether anything is selected",
-        severity=None if _is_loss(chosen.args[0], term, here) else "info",
+        severity=None
+        if _is_loss(chosen.args[0], term, here) and not says(mask, LENGTHS)
+        else "info",
     )
 
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 from whynan.lint.facts import nonzero
 from whynan.lint.rewrite import call, text
 from whynan.lint.table import Match, Term, Walker, pattern
-from whynan.lint.terms import resolve, strip
+from whynan.lint.terms import number_of, resolve, strip
 
 
 @pattern("N012", "gumbel-log-log", "warning", ops=("log",), fix="sometimes", rank=10)
@@ -33,7 +33,7 @@ def gumbel_log_log(term: Term, here: Walker) -> Match | None:
     if negative.op != "neg" or log.op != "log" or not log.args:
         return None
     u = strip(log.args[0])
-    if u.op != "rand" or nonzero(log.args[0]):
+    if u.op != "rand" or nonzero(log.args[0]) or _above_zero(u):
         return None
     edit = None
     spelled = text(u, here).split("(", 1)[0] if u.form == "call" else ""
@@ -48,3 +48,12 @@ def gumbel_log_log(term: Term, here: Walker) -> Match | None:
         "-torch.empty_like(x).exponential_().log() is Gumbel noise that is never infinite",
         edit=edit,
     )
+
+
+def _above_zero(draw: Term) -> bool:
+    """`x.uniform_(1e-5, 1 - 1e-5)`"""
+    low = (
+        draw.args[1] if draw.form == "method" and len(draw.args) > 1 else draw.kw.get("from", draw)
+    )
+    value = number_of(low)
+    return isinstance(value, int | float) and value > 0

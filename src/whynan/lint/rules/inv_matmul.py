@@ -30,7 +30,7 @@ RIGID = re.compile(r"pose|extrin|intrin|cam|rot|(^|_)K$|c2w|w2c|trans|warp|homog
 COLUMNS = ("unsqueeze", "transpose", "t")
 
 
-@pattern("N033", "inv-matmul", "warning", ops=("matmul", "dot"), fix="sometimes", rank=20)
+@pattern("N033", "inv-matmul", "info", ops=("matmul", "dot"), fix="sometimes", rank=20)
 def inv_matmul(term: Term, here: Walker) -> Match | None:
     if len(term.args) != 2:
         return None

@@ -27,17 +27,26 @@ from whynan.lint.rewrite import call, operand
 from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import same_values, strip
 
+PRODUCTS = ("einsum", "matmul")
+
 
 @pattern("N010", "masked-mean", "warning", ops=("div",), fix="sometimes", rank=10, operands=2)
 def masked_mean(term: Term, here: Walker) -> Match | None:
     top, bottom = strip(term.args[0]), strip(term.args[1])
-    if top.op not in ("sum", "neg") or bottom.op not in ("sum", "count_nonzero") or not bottom.args:
+    if (
+        top.op not in ("sum", "neg", *PRODUCTS)
+        or bottom.op not in ("sum", "count_nonzero")
+        or not bottom.args
+    ):
         return None
     top = strip(top.args[0]) if top.op == "neg" else top
-    if top.op != "sum" or not top.args or guarded_divisor(term.args[1], here):
+    if top.op not in ("sum", *PRODUCTS) or not top.args or guarded_divisor(term.args[1], here):
         return None
     mask = bottom.args[0]
-    if not _weighs(top.args[0], mask) or not (is_mask(mask) or is_binary(mask)):
+    weighed = top.args if top.op in PRODUCTS else top.args[:1]
+    if not any(
+        _weighs(a, mask) or (top.op in PRODUCTS and same_values(a, mask)) for a in weighed
+    ) or not (is_mask(mask) or is_binary(mask)):
         return None
     if not _counts(top.args[0], bottom):
         return Match(
@@ -47,6 +56,7 @@ def masked_mean(term: Term, here: Walker) -> Match | None:
             "less than 1 and need a smaller bound, such as clamp(min=1e-6)",
             elsewhere="divide by maximum(mask.sum(), 1) if the mask is 0 or 1 everywhere; weights can "
             "sum to less than 1 and need a smaller bound, such as 1e-6",
+            severity="info" if here.no_grad else None,
         )
     edit = None
     count = term.args[1]

@@ -37,6 +37,15 @@ SAFE_MASK = re.compile(
     r"causal|tril|triu|future|subsequent|look_?ahead|top_?[kp]|diag|eye|remove", re.I
 )
 
+# What makes a mask of lengths, which are rarely 0.
+LENGTHS = (
+    "sequence_mask",
+    "lengths_to_mask",
+    "length_to_mask",
+    "make_pad_mask",
+    "padding_mask_from_lengths",
+)
+
 
 @pattern("N031", "neginf-softmax", "warning", ops=("softmax",), rank=30)
 def neginf_softmax(term: Term, here: Walker) -> Match | None:
@@ -56,6 +65,7 @@ def neginf_softmax(term: Term, here: Walker) -> Match | None:
         term,
         "softmax of a row that is masked entirely is NaN",
         "fill with torch.finfo(x.dtype).min instead of -inf, or handle empty rows",
+        severity="info" if any(t.value in LENGTHS for t in walk_through(mask)) else None,
     )
 
 

@@ -27,6 +27,8 @@ from whynan.lint.terms import names_in, strip
 
 LOGP = re.compile(r"log_?p(rob|i)?s?(_|$)|log_?probs?|logps?$|neglogp", re.I)
 
+OTHER_POLICY = re.compile(r"(^|[_.])(old|prev|behaviou?r|ref|new|cur)(_|$)", re.I)
+
 
 @pattern("N050", "ppo-ratio", "warning", ops=("exp",), rank=20, operands=1)
 def ppo_ratio(term: Term, here: Walker) -> Match | None:
@@ -35,7 +37,10 @@ def ppo_ratio(term: Term, here: Walker) -> Match | None:
     difference = strip(term.args[0])
     if difference.op != "sub" or bounded_above(difference):
         return None
-    if not all(any(LOGP.search(n) for n in names_in(a)) for a in difference.args):
+    spoken = [any(map(LOGP.search, names_in(a))) for a in difference.args]
+    if not any(spoken):
+        return None
+    if not all(spoken) and not any(map(OTHER_POLICY.search, names_in(difference))):
         return None
     if any(re.search(r"max|lse|norm", n) for n in names_in(difference)):
         return None

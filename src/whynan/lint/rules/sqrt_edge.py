@@ -2,7 +2,7 @@
 
 What it catches
     `sqrt` of a `clamp(min=0)` or a relu, of `1 - x**2`, and an eps that was added outside the root of
-    a sum or mean of squares.
+    a sum or mean of squares; `rsqrt` of a variance or a sum of squares without any eps.
 
 Why it hurts
     The slope of sqrt at 0 is infinite. `clamp(min=0)` lets the gradient through at its bound, so inf
@@ -21,12 +21,20 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.lint.facts import SCHEDULE, has_gradient, is_eps, is_square, one_minus, tested
+from whynan.lint.facts import (
+    SCHEDULE,
+    has_gradient,
+    is_eps,
+    is_square,
+    one_minus,
+    summed_square,
+    tested,
+)
 from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import names_in, strip
 
 
-@pattern("N021", "sqrt-edge", "warning", ops=("sqrt", "add"), rank=30)
+@pattern("N021", "sqrt-edge", "warning", ops=("sqrt", "rsqrt", "add"), rank=30)
 def sqrt_edge(term: Term, here: Walker) -> Match | None:
     if not term.args or not has_gradient(term, here) or term.lib in ("numpy", "math"):
         return None
@@ -35,6 +43,14 @@ def sqrt_edge(term: Term, here: Walker) -> Match | None:
     if any(SCHEDULE.search(name) for name in names_in(term)) or tested(term.args[0], here):
         return None
     inner = strip(term.args[0])
+    if term.op == "rsqrt" and (inner.op == "var" or summed_square(inner) or _mean_square(inner)):
+        if term.kind != "tensor":
+            return None
+        return Match(
+            term,
+            "`rsqrt` is inf, and its gradient NaN, where all values are equal or 0",
+            "add an eps inside: torch.rsqrt(x + 1e-6)",
+        )
     if inner.op == "relu" or (inner.op in ("clamp", "clamp_min") and inner.const("min") == 0):
         if term.kind != "tensor":
             return None
@@ -54,6 +70,10 @@ def sqrt_edge(term: Term, here: Walker) -> Match | None:
             "keep the operand above 0: (1 - x**2).clamp(min=1e-12)",
         )
     return None
+
+
+def _mean_square(term: Term) -> bool:
+    return term.op == "mean" and bool(term.args) and is_square(term.args[0]) is not None
 
 
 def _eps_outside(term: Term, here: Walker) -> Match | None:

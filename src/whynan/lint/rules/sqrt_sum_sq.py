@@ -19,7 +19,7 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.lint.facts import has_gradient, is_generic, is_square, says, tested
+from whynan.lint.facts import has_gradient, is_generic, is_square, says, summed_square, tested
 from whynan.lint.rewrite import call
 from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import resolve, strip
@@ -30,18 +30,25 @@ def sqrt_sum_sq(term: Term, here: Walker) -> Match | None:
     if not term.args or (term.op == "pow" and term.const("exponent") != 0.5):
         return None
     total = strip(term.args[0])
-    if total.op != "sum" or not total.args or not has_gradient(term, here):
+    if not total.args or not has_gradient(term, here):
         return None
-    x = is_square(total.args[0])
+    x = summed_square(total)
     if x is None or total.lib == "numpy" or term.lib in ("numpy", "math"):
         return None
     if term.kind != "tensor" or tested(total.args[0], here) or strip(x).op == "const":
         return None
+    if strip(x).op in ("softmax", "ones"):
+        return None  # never all 0
     if says(x, "window|tril|chol|diag") or is_generic(x):
         return None
     edit = None
     square = resolve(total.args[0])
-    direct = resolve(term.args[0]) is total and is_square(square) is x and square.form
+    direct = (
+        total.op == "sum"
+        and resolve(term.args[0]) is total
+        and is_square(square) is x
+        and square.form
+    )
     if direct:
         edit = call(
             term, here, "torch.linalg.vector_norm", x,
