@@ -25,11 +25,12 @@ FORMATS = ["text", "concise", "json", "sarif", "github"]
 @click.option("--statistics", is_flag=True, help="Print only how often each pattern was met.")
 @click.option("--stdin-filename", metavar="NAME", default="stdin.py", show_default=True, help="What to call standard input, given as PATH `-`.")  # fmt: skip
 @click.option("--jobs", "-j", type=click.IntRange(min=1), help="Processes for large trees; all cores unless given.")  # fmt: skip
+@click.option("--no-cache", is_flag=True, help="Read every file again; findings are otherwise kept, by content, below ~/.cache/whynan.")  # fmt: skip
 @click.option("--lsp", is_flag=True, help="Serve an editor on standard input and output (needs the extra `lsp`).")  # fmt: skip
 def lint(
     paths: tuple[str, ...], fix: bool, diff: bool, select: tuple[str, ...], ignore: tuple[str, ...],
     style: str, statistics: bool, stdin_filename: str, jobs: int | None,
-    lsp: bool,
+    no_cache: bool, lsp: bool,
 ) -> int:  # fmt: skip
     """Find numerically unstable PyTorch and NumPy code in files, folders and notebooks.
 
@@ -50,6 +51,7 @@ def lint(
     """
     from pathlib import Path
 
+    from whynan.lint import cache
     from whynan.lint.files import find
     from whynan.lint.runner import Task, run
     from whynan.lint.selection import choose, read_config
@@ -67,12 +69,15 @@ def lint(
         ignore=(*config.ignore, *_names(ignore)),
         config=config,
         mode="fix" if fix else "diff" if diff else "check",
+        cache="" if no_cache or paths == ("-",) else cache.folder(),
         named=frozenset([stdin_filename] if paths == ("-",) else paths),
     )
     choose(task.select, task.ignore)  # a wrong name is said before any file is read
     if paths == ("-",):
         return _standard_input(task, stdin_filename, style, statistics)
     results = list(run(find(paths, config), task, jobs))
+    if task.cache:
+        cache.prune(task.cache)
     return show(results, task, style, statistics)
 
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from whynan.lint.cache import Cache
 from whynan.lint.checker import Checker
 from whynan.lint.files import decode, write
 from whynan.lint.finding import Finding
@@ -25,6 +26,7 @@ class Task:
     ignore: tuple[str, ...]
     config: Config
     mode: str = "check"  # check, fix or diff
+    cache: str = ""  # the folder of what was found before; '' for none
     named: frozenset[str] = frozenset()  # files given one by one: if unreadable, it is said
 
 
@@ -46,6 +48,10 @@ class Runner:
         self.task = task
         self._checkers: dict[frozenset[str], Checker] = {}
         self._selection: Selection = choose(task.select, task.ignore)
+        self._cache: Cache | None = None
+        if task.cache and task.mode == "check":
+            chosen = [p.slug for p in self._selection.patterns]
+            self._cache = Cache(task.cache, [*chosen, "named", *sorted(self._selection.named)])
 
     def _checker(self, path: str) -> Checker:
         without = self.task.config.ignored_in(path)
@@ -61,6 +67,9 @@ class Runner:
             skim = path not in self.task.named
             if skim and b"torch" not in raw and b"numpy" not in raw:
                 return FileResult(path=path)
+            place = self._place(path, raw, skim) if self._cache else ""
+            if self._cache and (known := self._cache.get(place, path)) is not None:
+                return FileResult(path=path, findings=known)
             text, encoding = decode(raw)
         except (OSError, SyntaxError, UnicodeDecodeError) as error:
             return FileResult(path=path, unread=str(error))
@@ -72,7 +81,14 @@ class Runner:
             return FileResult(path=path, unread=f"internal error: {type(error).__name__}: {error}")
         if self.task.mode == "fix" and fixed != text:
             write(path, fixed, encoding)
+        if self._cache and not result.unread:
+            self._cache.put(place, result.findings)
         return result
+
+    def _place(self, path: str, raw: bytes, skim: bool) -> str:
+        assert self._cache is not None
+        without = sorted(self.task.config.ignored_in(path))
+        return self._cache.place(path, raw, "skim" if skim else "named", *without)
 
     def _finder(self, path: str) -> Find:
         checker, skim = self._checker(path), path not in self.task.named

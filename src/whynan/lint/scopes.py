@@ -142,10 +142,7 @@ def assigned_once(body: Iterable[ast.stmt]) -> dict[str, ast.expr | None]:
     """Module names with exactly one assignment in the whole module level."""
     counts: dict[str, int] = {}
     values: dict[str, ast.expr | None] = {}
-    inner = {s for d in statements(body) if isinstance(d, Function | ast.ClassDef) for s in statements(d.body)}  # fmt: skip
-    for node in statements(body):
-        if node in inner:
-            continue
+    for node in statements(body, inner=False):
         for target in targets(node):
             if isinstance(target, ast.Name):
                 counts[target.id] = counts.get(target.id, 0) + 1

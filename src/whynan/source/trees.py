@@ -55,6 +55,13 @@ def _hushed() -> Iterator[None]:
         filters.remove(QUIET)
 
 
+# Statements without blocks, which most are.
+SIMPLE = frozenset({
+    ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return, ast.Raise, ast.Assert, ast.Delete,
+    ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal, ast.Pass, ast.Break, ast.Continue,
+})  # fmt: skip
+
+
 def statements(body: Iterable[ast.stmt], *, inner: bool = True) -> Iterator[ast.stmt]:
     """Every statement in the order of the source; `inner`: those of functions and classes defined
     there, too. Much quicker than a walk over expressions."""
@@ -62,6 +69,8 @@ def statements(body: Iterable[ast.stmt], *, inner: bool = True) -> Iterator[ast.
     while waiting:
         node = waiting.pop()
         yield node
+        if type(node) in SIMPLE:
+            continue
         if inner or not isinstance(node, Function | ast.ClassDef):
             waiting += [s for block in blocks(node) for s in block][::-1]
 
