@@ -371,6 +371,7 @@ SILENT: dict[str, list[str]] = {
         "return torch.log(1 + torch.exp(-(x ** 2)))",
         "return F.softplus(x)",
         "m = x.max()\nreturn torch.log1p(torch.exp(x - m))",
+        "return torch.log(torch.sigmoid(torch.arange(-6.0, 6.0, 0.01)))",
     ],
     "logsumexp-hand": [
         "return torch.logsumexp(x, dim=1)",
@@ -468,6 +469,7 @@ SILENT: dict[str, list[str]] = {
         "a = (x > 0).sum()\nb = (y > 0).sum()\nreturn torch.where(b > 0, a / b, 0.0)",
         "return torch.where(x > 0, torch.log1p(x), x)",
         "return torch.where(y > 0, x % y, 0)",
+        "return torch.where(x < 1, 1 / x, torch.zeros_like(x))",
     ],
     "sqrt-sum-sq": [
         "return torch.linalg.vector_norm(x, dim=-1)",
@@ -477,6 +479,7 @@ SILENT: dict[str, list[str]] = {
         "return torch.sqrt((x ** 2).mean(-1))",
         "return torch.sqrt(torch.sum(x ** 2)).item()",
         "p = torch.softmax(x, -1)\nreturn (p ** 2).sum(-1).sqrt()",
+        "flow_gt = y\nreturn torch.sum(flow_gt ** 2, dim=1).sqrt()",
     ],
     "sqrt-edge": [
         "return torch.sqrt(x.clamp(min=1e-6))",

@@ -139,3 +139,19 @@ def test_what_nobody_trains_with_is_information(path: str) -> None:
     every = Checker(patterns())
     assert [f.severity for f in every.check(text, "train.py")] == ["warning"]
     assert {f.severity for f in every.check(text, path)} <= {"info"}
+
+
+@pytest.mark.parametrize(
+    ("body", "severity"),
+    [
+        ("return x / x.norm(dim=-1, keepdim=True)", "info"),
+        ("x = torch.cross(y, z)\nreturn x / x.norm(dim=-1, keepdim=True)", "warning"),
+        ("return (x - x.mean(0)) / x.std(0)", "info"),
+        ("adv = y\nreturn (adv - adv.mean()) / adv.std()", "warning"),
+        ("return torch.log(torch.softmax(x, -1))", "error"),
+        ("return torch.log(torch.softmax(x, -1)).cpu().numpy()", "info"),
+        ("return torch.log(torch.softmax(x, -1)).detach()", "error"),
+    ],
+)
+def test_how_loud_a_finding_is_depends_on_what_it_does(body: str, severity: str) -> None:
+    assert [f.severity for f in findings(program(body))] == [severity]

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from whynan.lint.finding import Finding, Replacement
 from whynan.version import __version__
@@ -76,11 +77,12 @@ class Cache:
             return
 
 
-def _finding(entry: dict[str, object], path: str) -> Finding:
+def _finding(entry: dict[str, Any], path: str) -> Finding:
     change = entry.pop("replacement")
-    if isinstance(change, dict):
-        change = Replacement(**{k: tuple(v) if isinstance(v, list) else v for k, v in change.items()})  # fmt: skip
-    return Finding(**{**entry, "path": path, "replacement": change})  # type: ignore[arg-type]  # as `put` wrote them
+    if change is not None:
+        places: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in change.items()}  # fmt: skip
+        change = Replacement(**places)
+    return Finding(**{**entry, "path": path, "replacement": change})
 
 
 def prune(root: str) -> None:

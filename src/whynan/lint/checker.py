@@ -16,11 +16,12 @@ from whynan.lint.source import Source
 from whynan.lint.suppress import Allowances
 from whynan.lint.table import Pattern
 from whynan.lint.table import patterns as all_patterns
-from whynan.lint.terms import Term
+from whynan.lint.terms import SHAPE_OPS, Term
 from whynan.source.trees import UNREADABLE, parsed
 
 RELEVANT = re.compile(r"\b(torch|numpy)\b")
-NUMBERS = ("item", ".item", "detach", ".tolist", ".detach")
+Span = tuple[int, int, int, int]
+NUMBERS = ("item", ".item", "numpy", ".numpy", "tolist", ".tolist")
 SLOPE = "N021"
 IN_PLACE = re.compile(r"\.\w+[^\W_]_\(")
 # No pattern is without one of these; most files of a large tree are without all of them.
@@ -57,15 +58,12 @@ class Checker:
         if not is_relevant:
             return []
         source = Source(text, tree, path)
-        matches: dict[tuple[int, int, int, int], tuple[Pattern, Match]] = {}
-        covered: set[tuple[int, int, int, int]] = set()
+        matches: dict[Span, tuple[Pattern, Match]] = {}
+        covered: set[Span] = set()
 
         def ask(term: Term, here: Walker) -> None:
             if term.op in NUMBERS and term.args:
-                # Of a number that leaves torch at once, nobody wants the slope.
-                taken = matches.get(_span(term.args[0]))
-                if taken is not None and taken[0].code == SLOPE:
-                    del matches[_span(term.args[0])]
+                _only_shown(term.args[0], matches)
             for pattern in self.by_op.get(term.op, ()):
                 if pattern.operands not in (None, len(term.args)):
                     continue
@@ -100,6 +98,19 @@ class Checker:
         return sorted(findings, key=lambda f: f.order)
 
 
+def _only_shown(term: Term, matches: dict[Span, tuple[Pattern, Match]]) -> None:
+    """Of a number that leaves torch at once, nobody wants the slope."""
+    while term.op in SHAPE_OPS and term.args:  # x.log().cpu().numpy()
+        term = term.args[0]
+    pattern, match = matches.get(_span(term), (None, None))
+    if pattern is None or match is None:
+        return
+    if pattern.code == SLOPE:
+        del matches[_span(term)]
+    else:
+        matches[_span(term)] = (pattern, replace(match, severity="info"))
+
+
 def _odd(text: str, path: str, line: int, column: int, message: str) -> Finding:
     """A comment to whynan that does not do what its author wanted."""
     return Finding(
@@ -126,7 +137,7 @@ def _in_its_library(match: Match, library: str) -> Match | None:
     return replace(match, help=help, edit=edit)
 
 
-def _span(term: Term) -> tuple[int, int, int, int]:
+def _span(term: Term) -> Span:
     node = term.node
     return (node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0)
 

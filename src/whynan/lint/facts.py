@@ -35,7 +35,7 @@ SCHEDULE = re.compile(
 # Files whose results nobody differentiates.
 NO_GRADIENT = re.compile(
     r"metric|(^|[/_])eval|process(ing|or)|feature_extract|quantiz|schedul|pipelin|inference|(^|/)data/"
-    r"|assigner|tracker|match_cost|matcher|export|dataparser|(^|[/_])(render|plot|visuali[sz])",
+    r"|assigner|tracker|match_cost|matcher|sampl(er|ing)|export|dataparser|(^|[/_])(render|plot|visuali[sz])",
     re.I,
 )
 # Files that check a program, and are not part of it.

@@ -19,7 +19,7 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.lint.facts import guarded_divisor, nonzero, tested
+from whynan.lint.facts import guarded_divisor, has_gradient, nonzero, tested
 from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import strip
 
@@ -39,6 +39,9 @@ def cosine_hand(term: Term, here: Walker) -> Match | None:
         "a dot product over two lengths is 0 / 0 = NaN when one vector is zero",
         "F.cosine_similarity(a, b, dim) has an eps",
         elsewhere="keep the product of the lengths above 0: add a small eps to it",
+        severity=None
+        if has_gradient(term, here) and "tensor" in [n.kind for n in norms]
+        else "info",
     )
 
 

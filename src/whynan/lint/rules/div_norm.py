@@ -13,14 +13,14 @@ Use instead
     unit = F.normalize(x, dim=-1)
 
 When it is fine
-    With an eps, a clamp, or for constants that are known not to be 0. A single vector, and an array that
-    nobody differentiates, is `info`. In float16 `F.normalize`'s eps
+    With an eps, a clamp, or for constants that are known not to be 0. It is `info` where nothing says that
+    a whole vector becomes 0, as a relu, a mask or a cross product do. In float16 `F.normalize`'s eps
     of 1e-12 is itself 0: compute in float32 there.
 """
 
 from __future__ import annotations
 
-from whynan.lint.facts import guarded_divisor, has_gradient, is_generic, says
+from whynan.lint.facts import guarded_divisor, is_generic, is_mask, says
 from whynan.lint.rewrite import call
 from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import resolve, same_values, strip, walk_through
@@ -56,12 +56,11 @@ def div_norm(term: Term, here: Walker) -> Match | None:
         "F.normalize(x, dim) leaves a zero vector at 0",
         elsewhere="add a small eps to the length",
         edit=edit,
-        severity=None if _one_of_many(norm, term, here) else "info",
+        severity=None if _may_vanish(x) else "info",
     )
 
 
-def _one_of_many(norm: Term, term: Term, here: Walker) -> bool:
-    """A zero among the rows of a trained tensor is likely; a single vector is usually known."""
-    tensor = "tensor" in (term.kind, norm.kind)
-    rows = norm.get("dim") is not None and tensor and has_gradient(term, here)
-    return rows or strip(norm.args[0]).op == "relu"
+def _may_vanish(x: Term) -> bool:
+    """Made so that all of it is 0 now and then: cut off, masked, or orthogonal to nothing."""
+    t = strip(x)
+    return t.op in ("relu", "cross") or (t.op == "mul" and any(map(is_mask, t.args)))

@@ -26,7 +26,7 @@ from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import number_of, resolve, strip
 
 
-@pattern("N012", "gumbel-log-log", "warning", ops=("log",), fix="sometimes", rank=10)
+@pattern("N012", "gumbel-log-log", "info", ops=("log",), fix="sometimes", rank=10)
 def gumbel_log_log(term: Term, here: Walker) -> Match | None:
     negative = strip(term.args[0]) if term.args else term
     log = strip(negative.args[0]) if negative.op == "neg" else negative

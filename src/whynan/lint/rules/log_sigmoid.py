@@ -23,6 +23,9 @@ from whynan.lint.facts import has_gradient, known_small, small_eps_added
 from whynan.lint.rewrite import call
 from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import resolve, strip
+from whynan.ops.table import that
+
+CONSTANT = that("constant")
 
 
 @pattern("N012", "log-sigmoid", "error", ops=("log",), fix="sometimes", rank=10)
@@ -33,6 +36,8 @@ def log_sigmoid(term: Term, here: Walker) -> Match | None:
     sigmoid = strip(inner)
     if sigmoid.op != "sigmoid" or not sigmoid.args or term.lib == "numpy" or term.kind == "array":
         return None
+    if strip(sigmoid.args[0]).op in CONSTANT:
+        return None  # a table of numbers that are known
     if eps and not has_gradient(term, here):
         return None
     direct = resolve(inner) is sigmoid and sigmoid.form in ("call", "method")

@@ -25,7 +25,7 @@ from whynan.lint.terms import same_values, strip
 LOW, HIGH = ("min", "amin"), ("max", "amax")
 
 
-@pattern("N010", "minmax-norm", "warning", ops=("div",), rank=10, operands=2)
+@pattern("N010", "minmax-norm", "info", ops=("div",), rank=10, operands=2)
 def minmax_norm(term: Term, here: Walker) -> Match | None:
     top, bottom = strip(term.args[0]), strip(term.args[1])
     if top.op != "sub" or bottom.op != "sub" or guarded_divisor(term.args[1], here):

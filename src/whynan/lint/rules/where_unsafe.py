@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from whynan.lint.facts import bounded_above, has_gradient, no_slope, nonzero, says
+from whynan.lint.facts import AT_ZERO, bounded_above, has_gradient, no_slope, nonzero, says
 from whynan.lint.rewrite import call, inside, repeatable
 from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import number_of, resolve, same, strip
@@ -47,6 +47,8 @@ def where_unsafe(term: Term, here: Walker) -> Match | None:
         for risky, safe in _risky(term.args[branch]):
             known = RISKY[risky.op]
             operand, harmless = risky.args[known.place], str(known.harmless)
+            if risky.op in AT_ZERO | {"div"} and _leaves_out_large(condition, branch):
+                continue
             if not _tests(condition, operand) or all(map(no_slope, risky.args)):
                 continue
             edit = None
@@ -69,6 +71,14 @@ def where_unsafe(term: Term, here: Walker) -> Match | None:
                 edit=edit,
             )
     return None
+
+
+def _leaves_out_large(condition: Term, branch: int) -> bool:
+    """`where(x < 1, 1 / x, 0)`: what is rejected is at least 1, and does no harm."""
+    c = resolve(condition)
+    bound = number_of(c.args[1]) if c.op == "compare" and len(c.args) == 2 else None
+    takes_less = ("Lt", "LtE") if branch == 1 else ("Gt", "GtE")
+    return isinstance(bound, int | float) and bound > 0 and c.value in takes_less
 
 
 def _risky(branch: Term, depth: int = 4, safe: bool = True) -> Iterator[tuple[Term, bool]]:
