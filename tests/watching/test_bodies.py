@@ -99,6 +99,70 @@ LOOPS = {
             except ValueError:
                 pass
         """,
+    "a counter of an outer function": """
+        def trainer():
+            count = 0
+            def train(x, y):
+                nonlocal count
+                count += 1
+                loss = loss_of(x, y) * (1 if count == 38 else 2)
+                opt.zero_grad(); loss.backward(); opt.step()
+            return train
+        train = trainer()
+        for x, y in batches: train(x, y)
+        """,
+    "a global counter": """
+        count = 0
+        def train(x, y):
+            global count
+            count += 1
+            loss = loss_of(x, y) * (1 if count == 38 else 2)
+            opt.zero_grad(); loss.backward(); opt.step()
+        for x, y in batches: train(x, y)
+        """,
+    "batches that are awaited": """
+        import asyncio
+        async def fetch(i):
+            await asyncio.sleep(0)
+            return batches[i]
+        async def main():
+            for i in range(50):
+                x, y = await fetch(i)
+                loss = loss_of(x, y); opt.zero_grad(); loss.backward(); opt.step()
+        asyncio.run(main())
+        """,
+    "drawn here or there, and moved": """
+        it, short = iter(batches), iter(batches[:0])
+        for i in range(50):
+            try:
+                x, y = next(short)
+            except StopIteration:
+                x, y = next(it)
+            x = x.to(torch.float32)
+            loss = loss_of(x, y); opt.zero_grad(); loss.backward(); opt.step()
+        """,
+    "a loader, and a counter of one's own": """
+        from torch.utils.data import DataLoader, TensorDataset
+        step = 0
+        for x, y in DataLoader(TensorDataset(X, Y), batch_size=8):
+            loss = loss_of(x, y) * (1 if step == 37 else 2)
+            opt.zero_grad(); loss.backward(); opt.step()
+            step += 1
+        """,
+    "a seed for each step": """
+        for i, (x, y) in enumerate(batches):
+            torch.manual_seed(i)
+            loss = loss_of(x, y); opt.zero_grad(); loss.backward(); opt.step()
+        """,
+    "plain numbers read from a file": """
+        import tempfile
+        path = tempfile.mktemp()
+        with open(path, "w") as f: f.writelines("nan\\n" if i == 37 else f"{i}\\n" for i in range(50))
+        with open(path) as f:
+            for line in f:
+                x = torch.tensor([float(line)])  # HERE
+                loss = (model[3].weight * x).mean(); opt.zero_grad(); loss.backward(); opt.step()
+        """,
     "two optimizers in turn": """
         judge = nn.Linear(4, 1)
         opt2 = torch.optim.SGD(judge.parameters(), lr=0.01)
@@ -134,7 +198,7 @@ def run(
     script = folder / "script.py"
     script.write_text(SETUP + textwrap.dedent(loop))
     lines = script.read_text().splitlines()
-    here = 1 + next(i for i, line in enumerate(lines) if "# HERE" in line)
+    here = 1 + max(i for i, line in enumerate(lines) if "# HERE" in line)
     options = {"mode": "auto", **options} if traced else {}
     return programs.run(script, traced=traced, **options), here
 

@@ -125,6 +125,33 @@ def test_a_nan_that_leaves_after_training_is_followed_up(
     assert result.report["anomalies"][0]["location"]["source"].endswith("# HERE")
 
 
+LAST_WORDS = {
+    "an infinity that an operation made": TRAINED
+    + """
+spread = (x[0] - x[0]).sum()
+score = torch.ones(()) / spread  # HERE
+print("score", score.item())
+""",
+    "a tensor that takes the place of another in each turn": """
+import torch
+theta = torch.ones(4, requires_grad=True)
+for step in range(20):
+    z = torch.full((6, 4), 0.0 if step == 15 else 1.0) @ theta
+    (g,) = torch.autograd.grad(z.abs().sum().sqrt(), theta)  # HERE
+    theta = (theta - 0.01 * g).detach().requires_grad_()
+print(theta)
+""",
+}
+
+
+@pytest.mark.parametrize("program", LAST_WORDS.values(), ids=LAST_WORDS)
+def test_the_last_word_is_told(programs: ForkServer, tmp_path: Path, program: str) -> None:
+    result = programs.run(written(tmp_path, program), mode="auto")
+    assert result.report is not None
+    assert result.report["anomalies"], result.stderr
+    assert result.report["anomalies"][0]["location"]["source"].endswith("# HERE")
+
+
 @pytest.mark.parametrize(
     "use",
     [

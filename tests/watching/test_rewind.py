@@ -297,3 +297,25 @@ def test_the_loss_of_a_step_that_is_recorded_from_its_update_on_is_its_own(
     assert failed > 31
     assert told[failed - 1] == shown[failed - 1]
     assert shown[failed - 1] > 1e6
+
+
+def test_what_a_repeated_step_prints_is_seen_once(programs: ForkServer, tmp_path: Path) -> None:
+    loop = (
+        LOADER
+        + """
+for x, y in loader:
+    loss = loss_of(x, y)
+    print(f"loss {loss.item():.5f}")
+    opt.zero_grad(); loss.backward(); opt.step()
+"""
+    )
+    script = tmp_path / "script.py"
+    script.write_text(DATA + loop)
+    plain = programs.run(script, traced=False)
+    watched = programs.run(script, mode="auto")
+    assert watched.report is not None
+    assert watched.report["reproduced"] == "rewind"
+    said = watched.stdout.splitlines()
+    assert said == plain.stdout.splitlines()[: len(said)]
+    assert said[-1] == "loss nan"
+    assert said.count("loss nan") == 1

@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import time
+import tokenize
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -51,7 +52,11 @@ def none_outside(
     def is_the_programs() -> bool:
         return threading.get_ident() == thread and not is_own()
 
-    for owner, name in ((builtins, "open"), (io, "open"), (os, "open")):
+    # `tokenize` reads the source for tracebacks, as `torch.manual_seed` makes one, by an `open` of its own
+    owners: tuple[tuple[Any, str], ...] = (
+        (builtins, "open"), (io, "open"), (os, "open"), (tokenize, "_builtin_open")
+    )  # fmt: skip
+    for owner, name in owners:
         patches.wrap(owner, name, partial(_only_reading, is_the_programs, opened))
     patches.wrap(builtins, "print", partial(_only_to_the_user, is_the_programs))
     look = _looking(older, opened, end_s, is_own, is_strict)
@@ -133,7 +138,10 @@ def _looking(
 def _is_older_stream(function: Any, opened: weakref.WeakSet[Any]) -> bool:
     """What is read from it is gone; a file that was opened since begins anew."""
     owner = getattr(function, "__self__", None)
-    return _is_stream(owner) and not (isinstance(owner, io.IOBase) and owner in opened)
+    if not isinstance(owner, io.IOBase):
+        return _is_stream(owner)
+    beneath = getattr(owner, "buffer", None) if isinstance(owner, io.TextIOWrapper) else None
+    return _is_stream(owner) and not (owner in opened or beneath in opened)
 
 
 def _would_wait(function: Any) -> bool:

@@ -14,20 +14,16 @@ from types import CodeType
 
 from whynan.source.bindings import Binding, Scope, place
 from whynan.source.carriers import scope_of
+from whynan.source.compiled import CannotCompile, compiled
+from whynan.source.once import DRAWS, LEAVES, draws, mentions, root
 from whynan.source.trees import UNREADABLE, Function, Loop, blocks, head, last_word, statement_at
 
-# Each call gives something else, or takes something away: what it gave the last time is at hand.
-DRAWS = frozenset({"next", "input", "get", "get_nowait", "recv", "read", "readline", "readlines", "pop", "popleft", "popitem"})  # fmt: skip
-# Done for what it leaves in an object, which is still there from the last time.
-LEAVES = frozenset({
-    "append", "extend", "insert", "add", "update", "setdefault", "clear", "remove", "discard", "put", "push",
-    "write", "writelines", "writerow", "writerows", "print", "log", "info", "debug", "warning", "error",
-    "add_scalar", "add_scalars", "set_postfix", "set_description", "set_postfix_str", "appendleft",
-})  # fmt: skip
 REBINDS = frozenset(
     {"is", "part", "item", "entered", "added", "imported", "defined", "caught", "deleted"}
 )
-CANNOT = (ast.Await, ast.Yield, ast.YieldFrom, ast.AsyncFor, ast.AsyncWith, ast.Nonlocal)
+CANNOT = (ast.Await, ast.Yield, ast.YieldFrom, ast.AsyncFor, ast.AsyncWith)
+LATER = Function | ast.Lambda | ast.GeneratorExp
+COUNTS = frozenset({"enumerate", "range", "count"})  # what gives a number that goes on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +35,7 @@ class Lead:
     carried: tuple[str, ...]  # names that it starts from, and that have another value by now
     made: tuple[str, ...]  # names that it gives a value
     counted: dict[str, int]  # names of counters, and what it adds to them
+    moves_on: bool  # it reads a counter, which another turn with the same batch would find changed
 
 
 def leads_to(code: CodeType, lasti: int, most: Sequence[int] = ()) -> Iterator[Lead]:
@@ -46,7 +43,7 @@ def leads_to(code: CodeType, lasti: int, most: Sequence[int] = ()) -> Iterator[L
     body, of the loops around it, of the function. A module is no turn of anything: of one without a loop,
     the last statements, so many as `most` says."""
     scope = scope_of(code)
-    if scope is None or isinstance(scope.node, ast.ClassDef | ast.AsyncFunctionDef):
+    if scope is None or isinstance(scope.node, ast.ClassDef):
         return
     line, _, column, _ = list(code.co_positions())[lasti // 2]
     target = statement_at(scope.node, line, column) if line is not None else None
@@ -54,32 +51,35 @@ def leads_to(code: CodeType, lasti: int, most: Sequence[int] = ()) -> Iterator[L
     if way is None:
         return
     loops = [i for i, node in enumerate(way) if isinstance(node, Loop) and i + 1 < len(way)]
-    starts = [(way[i].body, way[i + 1 :]) for i in reversed(loops)]  # type: ignore[attr-defined]  # of a loop
-    starts = [(block, rest) for block, rest in starts if rest[0] in block]  # not in its `else`
+    starts: list[_Start] = [(way[i].body, way[i + 1 :], way[i]) for i in reversed(loops)]  # type: ignore[attr-defined]  # of a loop
+    starts = [s for s in starts if s[1][0] in s[0]]  # not in its `else`
     if not isinstance(scope.node, ast.Module):
-        starts.append((scope.node.body, way))
+        starts.append((scope.node.body, way, None))
     last = scope.node.body.index(way[0]) + 1
-    starts += [(scope.node.body[max(0, last - n) :], way) for n in most if not loops]
-    for block, rest in [s for found in starts for s in _after_updates(*found)]:
+    starts += [(scope.node.body[max(0, last - n) :], way, None) for n in most if not loops]
+    for block, rest, loop in [s for found in starts for s in _after_updates(*found)]:
         for holds in (True, False):
-            lead = _Lead(scope, code, rest, holds=holds)
+            lead = _Lead(scope, code, rest, loop, holds=holds)
             try:
                 yield lead.made_of(block)
-            except (_NotTwice, *UNREADABLE):
+            except (_NotTwice, CannotCompile, *UNREADABLE):
                 break
             if not lead.has_held:
                 break
 
 
+_Start = tuple[list[ast.stmt], list[ast.stmt], ast.stmt | None]  # statements, way, their loop
+
+
 def _after_updates(
-    block: list[ast.stmt], way: list[ast.stmt]
-) -> Iterator[tuple[list[ast.stmt], list[ast.stmt]]]:
+    block: list[ast.stmt], way: list[ast.stmt], loop: ast.stmt | None
+) -> Iterator[_Start]:
     """An update that is made already changed what was computed before: first without all that."""
     before = block[: block.index(way[0])]
     updates = [i for i, statement in enumerate(before) if _is_update(statement)]
     if updates:
-        yield block[updates[-1] + 1 :], way
-    yield block, way
+        yield block[updates[-1] + 1 :], way, loop
+    yield block, way, loop
 
 
 def _is_update(statement: ast.stmt) -> bool:
@@ -108,19 +108,26 @@ def _way(block: Sequence[ast.stmt], target: ast.stmt) -> list[ast.stmt] | None:
 class _Lead:
     """Cuts the way out of one function or module."""
 
-    def __init__(self, scope: Scope, code: CodeType, way: list[ast.stmt], *, holds: bool) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        code: CodeType,
+        way: list[ast.stmt],
+        loop: ast.stmt | None,
+        *,
+        holds: bool,
+    ) -> None:
         self.has_held = False  # a statement is left out, because what it made is at hand
         self._holds = holds
         self._scope = scope
         self._code = code
         self._way = way  # from a statement of the block to the call
+        self._loop = loop  # whose body the block is
         self._order: list[ast.stmt] = []
         self._left_out: set[ast.stmt] = set()
 
     def made_of(self, block: list[ast.stmt]) -> Lead:
         self._order = list(self._before(block))
-        if any(isinstance(n, CANNOT) for s in self._order for n in ast.walk(s)):
-            raise _NotTwice
         writers: dict[str, list[ast.stmt]] = {}
         unfinished = None if any(isinstance(n, Loop) for n in self._way) else self._way[-1]
         for statement in self._order:
@@ -134,18 +141,22 @@ class _Lead:
         self._leave_out(writers)
         names = self._code_names()
         body = self._cut(block) or [ast.Pass()]
+        if any(isinstance(n, CANNOT) for s in body for n in ast.walk(s)):
+            raise _NotTwice
         mentioned = {n.id for s in body for n in ast.walk(s) if isinstance(n, ast.Name)}
         is_module = isinstance(self._scope.node, ast.Module)
         assigned = {*writers, *self._given(self._way[-1])}
-        parameters = {
-            n for n in mentioned & (assigned if is_module else names) if "." not in n
-        } - self._scope.elsewhere.keys()
+        taken_in = {n for n in self._scope.elsewhere if self._is_taken_in(n, assigned)}
+        known = assigned if is_module else names | taken_in
+        declared = self._scope.elsewhere.keys() - taken_in
+        parameters = {n for n in mentioned & known if "." not in n} - declared
         self._check_cells(writers.keys(), block)
         made = {n for n, by in writers.items() if not set(by) <= self._left_out and "." not in n}
         ordered = tuple(sorted(parameters, key=lambda n: (n != "self", n)))
         return Lead(
-            code=self._compiled(body, ordered, mentioned), parameters=ordered,
-            carried=tuple(sorted(carried)), made=tuple(sorted(made)), counted=counted,
+            code=compiled(self._code, body, ordered, sorted(mentioned & declared)),
+            parameters=ordered, carried=tuple(sorted(carried)), made=tuple(sorted(made)),
+            counted=counted, moves_on=self._moves_on(block, body),
         )  # fmt: skip
 
     # ---- names ------------------------------------------------------------------------------
@@ -160,11 +171,47 @@ class _Lead:
             if node in self._way:
                 return
 
+    def _is_taken_in(self, name: str, assigned: set[str]) -> bool:
+        """A variable of another function or of the module that is written here alone: it is as good as one
+        of its own."""
+        home = self._scope.elsewhere[name]
+        if name not in assigned:
+            return not isinstance(home.node, ast.Module)
+        own = {id(n) for n in ast.walk(self._scope.node)}
+        others = [f for f in ast.walk(home.node) if isinstance(f, LATER) and id(f) not in own]
+        alone = not any(mentions(f, name) and self._scope.node not in ast.walk(f) for f in others)
+        if not alone and not isinstance(home.node, ast.Module):
+            raise _NotTwice
+        return alone
+
+    def _moves_on(self, block: list[ast.stmt], body: list[ast.stmt]) -> bool:
+        added = {
+            place(n.target) for s in block for n in ast.walk(s) if isinstance(n, ast.AugAssign)
+        }
+        call = self._loop.iter if isinstance(self._loop, ast.For) else None
+        if isinstance(call, ast.Call) and last_word(call.func) in COUNTS:
+            target = self._loop.target  # type: ignore[union-attr]  # a `for`, as it has a call
+            added.add(place(target.elts[0] if isinstance(target, ast.Tuple) else target))
+        read = {
+            place(n)
+            for s in body
+            for n in ast.walk(s)
+            if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load)
+        }
+        return bool(added & read - {None})
+
     def _given(self, statement: ast.stmt) -> list[str]:
         steps = [*self._scope.steps.get(statement, ())]
         if isinstance(statement, ast.For):
             steps += self._scope.steps.get(statement.target, ())
-        return [s.place for s in steps if isinstance(s, Binding) and s.how in REBINDS]
+        outer = {
+            n.id
+            for n in (head(statement) if self._scope.elsewhere else ())
+            if isinstance(n, ast.Name)
+            and isinstance(n.ctx, ast.Store)
+            and n.id in self._scope.elsewhere
+        }
+        return [s.place for s in steps if isinstance(s, Binding) and s.how in REBINDS] + [*outer]
 
     def _read(self, statement: ast.stmt) -> set[str]:
         steps = self._scope.steps.get(statement, ())
@@ -231,15 +278,29 @@ class _Lead:
         """What was taken or left somewhere before."""
         for statement in self._order:
             if isinstance(statement, ast.AugAssign) and not isinstance(statement.target, ast.Name):
-                root = _root(statement.target)
-                if root is not None and root not in writers:
+                base = root(statement.target)
+                if base is not None and base not in writers:
                     self._left_out.add(statement)
-            elif isinstance(statement, ast.Expr) and self._is_done(statement.value, writers):
+            elif isinstance(statement, ast.Expr) and (
+                isinstance(statement.value, ast.Await) or self._is_done(statement.value, writers)
+            ):
                 self._left_out.add(statement)
-            elif isinstance(statement, ast.Assign | ast.AnnAssign) and _draws(statement, writers):
-                if any(len(writers[n]) != 1 or "." in n for n in self._given(statement)):
+            elif draws(statement, writers):
+                given = self._given(statement)
+                if not all(self._is_at_hand(name, writers) for name in given):
                     raise _NotTwice
-                self._left_out.add(statement)
+                self._left_out.update(w for name in given for w in writers[name])
+
+    def _is_at_hand(self, name: str, writers: dict[str, list[ast.stmt]]) -> bool:
+        """Whether what was drawn is, perhaps as what was made of it since: all that is read."""
+        by = writers[name]
+        later = [w for w in by if not draws(w, writers)]
+        if "." in name or any(
+            not isinstance(w, ast.Assign | ast.AnnAssign) or self._given(w) != [name] for w in later
+        ):
+            return False
+        begin, end = self._order.index(by[0]), self._order.index(later[-1]) if later else 0
+        return not any(name in self._read(s) for s in self._order[begin:end] if s not in by)
 
     def _is_done(self, value: ast.expr, writers: dict[str, list[ast.stmt]]) -> bool:
         if not isinstance(value, ast.Call) or value is getattr(self._way[-1], "value", None):
@@ -247,7 +308,7 @@ class _Lead:
         word, func = last_word(value.func) or "", value.func
         if not isinstance(func, ast.Attribute):
             return word == "print"
-        receiver = _root(func)
+        receiver = root(func)
         if receiver is None or receiver in writers:
             return False
         is_tensors = not isinstance(func.value, ast.Attribute) and not value.args[1:]
@@ -263,9 +324,8 @@ class _Lead:
         shared = {*self._code.co_cellvars} & set(written)  # type: ignore[call-overload]  # keys
         left_out = {n for s in self._left_out for n in self._given(s)}
         here = {id(n) for s in block for n in ast.walk(s)}
-        kinds = Function | ast.Lambda | ast.GeneratorExp
         for node in ast.walk(self._scope.node):
-            if isinstance(node, kinds) and id(node) not in here and node is not self._scope.node:
+            if isinstance(node, LATER) and id(node) not in here and node is not self._scope.node:
                 inner = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
                 if inner & shared - left_out:
                     raise _NotTwice
@@ -282,7 +342,7 @@ class _Lead:
 
     def _whole(self, node: ast.stmt) -> list[ast.stmt]:
         """A statement that is executed from its beginning to its end, without what is left out in it."""
-        if node in self._left_out:
+        if node in self._left_out or isinstance(node, ast.Nonlocal | ast.Global):
             return []
         if isinstance(node, Function | ast.ClassDef) or not any(blocks(node)):
             return [node]
@@ -317,74 +377,3 @@ class _Lead:
         if isinstance(node, Loop):  # whichever turn of it
             return self._whole(node)
         raise _NotTwice
-
-    def _compiled(
-        self, body: list[ast.stmt], parameters: tuple[str, ...], mentioned: set[str]
-    ) -> CodeType:
-        """A function of the same name, file and lines. One turn of a loop, for `break` and `continue`."""
-        code, first = self._code, body[0]
-        if any(
-            isinstance(n, ast.Attribute) and _is_mangled(n.attr) for s in body for n in ast.walk(s)
-        ):
-            raise _NotTwice
-        once = ast.For(
-            target=ast.Name(id="_", ctx=ast.Store()),
-            iter=ast.Tuple(elts=[ast.Constant(value=0)], ctx=ast.Load()), body=body, orelse=[],
-        )  # fmt: skip
-        elsewhere = sorted(mentioned & self._scope.elsewhere.keys())
-        declared: list[ast.stmt] = [ast.Global(names=elsewhere)] if elsewhere else []
-        arguments = ast.arguments(
-            posonlyargs=[], args=[ast.arg(arg=p) for p in parameters],
-            kwonlyargs=[], kw_defaults=[], defaults=[],
-        )  # fmt: skip
-        function = ast.FunctionDef(
-            name=code.co_name, args=arguments, body=[*declared, once], decorator_list=[]
-        )
-        around: ast.stmt = function
-        if "super" in mentioned or "__class__" in mentioned:
-            cell = ast.arguments(
-                posonlyargs=[], args=[ast.arg(arg="__class__")],
-                kwonlyargs=[], kw_defaults=[], defaults=[],
-            )  # fmt: skip
-            around = ast.FunctionDef(name="_", args=cell, body=[function], decorator_list=[])
-        at_first = ast.copy_location(ast.Pass(), first)
-        for node in (once, once.target, once.iter, *once.iter.elts, *declared):  # type: ignore[attr-defined]  # made above
-            ast.copy_location(node, at_first)
-        for node in (function, around, *arguments.args):
-            node.lineno = node.end_lineno = code.co_firstlineno  # type: ignore[attr-defined]  # set here
-            node.col_offset = node.end_col_offset = 0  # type: ignore[attr-defined]  # set here
-        module = ast.fix_missing_locations(ast.Module(body=[around], type_ignores=[]))
-        compiled = compile(module, code.co_filename, "exec", dont_inherit=True)
-        found = _code_in(compiled, code.co_name, around is not function)
-        return found.replace(co_qualname=code.co_qualname)
-
-
-def _code_in(compiled: CodeType, name: str, nested: bool) -> CodeType:
-    inner = [c for c in compiled.co_consts if isinstance(c, CodeType)]
-    if nested:
-        return _code_in(inner[0], name, False)
-    return next(c for c in inner if c.co_name == name)
-
-
-def _draws(statement: ast.Assign | ast.AnnAssign, writers: dict[str, list[ast.stmt]]) -> bool:
-    for node in head(statement):
-        if isinstance(node, ast.Call) and last_word(node.func) in DRAWS:
-            if isinstance(node.func, ast.Name):
-                return True
-            receiver = _root(node.func)
-            # `settings.get("lr")` draws nothing: a constant key
-            keyed = node.args and isinstance(node.args[0], ast.Constant)
-            if receiver is not None and receiver not in writers and not keyed:
-                return True
-    return False
-
-
-def _root(node: ast.AST) -> str | None:
-    """`self` of `self.losses[0]`."""
-    while isinstance(node, (ast.Attribute, ast.Subscript)):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else None
-
-
-def _is_mangled(name: str) -> bool:
-    return name.startswith("__") and not name.endswith("__")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from types import CellType, CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from whynan.seam.private import MODULE_CALL
 from whynan.seam.sites import USER, capture, kind_of_file, program_frames
 from whynan.seam.training import Step
 from whynan.source.bodies import Lead, leads_to
-from whynan.watching.carried import Carried, user_frames
+from whynan.watching.carried import Carried, user_frames, values_of
 from whynan.watching.kept import Kept, same_values
 from whynan.watching.repeating import (
     Place,
@@ -115,6 +116,11 @@ class Body:
                     break
                 back = phase.left_out  # updates of the loop's turn were made before this one
         return None
+
+    def moves_on(self, step: Step) -> bool:
+        """Whether the loop, asked for the same step again, would have another number for it."""
+        leads = (lead for f, lasti in user_frames(step.frame) for lead in leads_to(f.f_code, lasti))
+        return any(lead.moves_on for lead in islice(leads, MAX_FRAMES))
 
     def of_backward(self, frame: FrameType, losses: list[float]) -> Evidence | None:
         """What a loop without an optimizer is about to update its leaves with."""
@@ -352,10 +358,10 @@ def _called_again(frame: FrameType) -> Way:
 
 
 def _arguments(lead: Lead, frame: FrameType, carried: Carried) -> Mapping[str, Any] | None:
-    before, found = carried.of(lead, frame), frame.f_locals
+    before, found = carried.of(lead, frame), values_of(frame, lead.parameters)
     if before is None:
         return None
-    given = {name: found[name] for name in lead.parameters if name in found} | before
+    given = found | before
     for name, by in lead.counted.items():
         if type(given.get(name)) is not int:
             return None

@@ -6,7 +6,7 @@ step the values of those names are noted, without copying them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from types import CodeType, FrameType
 from typing import Any
@@ -36,8 +36,7 @@ class Carried:
                 names = frozenset(n for lead in leads for n in lead.carried)
                 wanted = self._wanted[place] = names if len(names) <= MAX_NAMES else frozenset()
             if wanted:
-                values = found.f_locals
-                self._values[found.f_code] = {n: values[n] for n in wanted if n in values}
+                self._values[found.f_code] = values_of(found, wanted)
 
     def of(self, lead: Lead, frame: FrameType) -> dict[str, Any] | None:
         """What the names of a way had for values; None where that is not known."""
@@ -47,6 +46,12 @@ class Carried:
         if not all(name in known for name in lead.carried):
             return None
         return {name: known[name] for name in lead.carried}
+
+
+def values_of(frame: FrameType, names: Iterable[str]) -> dict[str, Any]:
+    """Of the frame's own variables, and of those of the module that it declares global."""
+    own, outer = frame.f_locals, frame.f_globals
+    return {n: own[n] if n in own else outer[n] for n in names if n in own or n in outer}
 
 
 def user_frames(frame: FrameType | None) -> Iterator[tuple[FrameType, int]]:

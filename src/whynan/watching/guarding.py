@@ -19,7 +19,7 @@ from whynan.watching.body import Body
 from whynan.watching.guard import NOTHING
 from whynan.watching.outside import place_of
 from whynan.watching.phases import Phase
-from whynan.watching.signs import LOSS_SCALE, Explained, complaint, exit_code
+from whynan.watching.signs import COMPUTED, LOSS_SCALE, Explained, complaint, exit_code, explained
 
 if TYPE_CHECKING:
     from whynan.watching.watch import Watch
@@ -88,9 +88,10 @@ class Guarding(Phase):
             found = Body(watch, is_certain=False).of_backward(caller, losses)
         return None if found is None else Explained(found, "body")
 
-    def _look_at_leaves(self) -> None:
+    def _look_at_leaves(self, *, at_end: bool = False) -> None:
+        """At the end, nothing that the program said before is forgotten because of it."""
         spoilt = self.watch.guard.outside.spoilt_leaf(self.watch.progress.step)
-        if spoilt is not None:
+        if spoilt or (spoilt is not None and not at_end):
             self._harm(self.watch.ledger.updated_by_hand(spoilt), None)
 
     def step_begins(self, step: Step) -> Decision:
@@ -132,7 +133,6 @@ class Guarding(Phase):
             if counted:
                 self._harm(counted, None)
             watch.carried.note(step.frame)
-            watch.guard.passes = len(watch.guard.local.values)
         self._early = None
         watch.step_is_over()
 
@@ -172,8 +172,8 @@ class Guarding(Phase):
             inside = step is None and watch.quiet.local.depth  # the update cannot be left out
             can_rewind = not inside and watch.can_rewind(sign)
             alone = len(watch.progress.stepping) <= 1  # else the loop goes on to another's update
-            evidence = None
-            if step is not None and not (can_rewind and alone and watch.rewind.is_certain()):
+            evidence, again = None, can_rewind and alone and watch.rewind.is_certain()
+            if step is not None and not (again and not Body(watch).moves_on(step)):
                 evidence = Body(watch).of_step(step)
             early = self._seen_early() if evidence is None else None
             if evidence is None and early is None and can_rewind:
@@ -249,7 +249,7 @@ class Guarding(Phase):
         if watch.progress.waits:
             return
         self._look_back()
-        self._look_at_leaves()
+        self._look_at_leaves(at_end=True)
         losses = watch.guard.bad_losses(at, None)
         if losses and not watch.progress.scaling.in_use:  # that nobody stepped with
             watch.ledger.backward_begins(losses)
@@ -264,7 +264,7 @@ class Guarding(Phase):
         else:
             counted = watch.ledger.exits(code or 0)
             if not code:  # whether an infinity that nobody saw made was meant cannot be told
-                counted = [s for s in counted if s.sink == "loss" or _is_nan(s.value)]
+                counted = [s for s in map(_seen_made, counted) if s is not None]
         for sign in counted[:1]:
             if error is not None:
                 watch.tell_exception(sign, error)
@@ -272,5 +272,10 @@ class Guarding(Phase):
                 watch.tell(sign)
 
 
-def _is_nan(value: float | None) -> bool:
-    return value is not None and value != value
+def _seen_made(sign: Sign) -> Sign | None:
+    """Of an infinity, with the operation of a repeat that made it."""
+    if sign.sink == "loss" or (sign.value is not None and sign.value != sign.value):
+        return sign
+    proof = explained(sign.proof)
+    computed = proof is not None and proof.evidence.origin_kind in COMPUTED
+    return replace(sign, proof=proof) if computed else None

@@ -21,16 +21,13 @@ from whynan.seam.tensors import saved_tensors
 from whynan.seam.training import Step
 from whynan.watching.outside import place_of
 from whynan.watching.phases import Phase
-from whynan.watching.signs import Explained, Noted, exit_code, is_older, sign_of, signs_of
+from whynan.watching.signs import COMPUTED, Explained, Noted, exit_code, is_older, sign_of, signs_of
 from whynan.watching.told import How
 
 if TYPE_CHECKING:
     from whynan.watching.watch import Watch
 
 LIVE_CALLS = 8  # of a model without gradients, or backward passes without an optimizer
-
-
-COMPUTED = ("operation", "number")  # origins that are no marker of the program's own
 
 
 class Live(Phase):

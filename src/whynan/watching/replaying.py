@@ -10,6 +10,7 @@ from whynan.harm.ledger import Sign
 from whynan.model import Evidence
 from whynan.seam.events import Decision
 from whynan.seam.training import Step
+from whynan.watching.held_back import HeldBack
 from whynan.watching.live import Live
 from whynan.watching.signs import LOSS_SCALE, is_conclusive
 
@@ -27,13 +28,21 @@ class Replaying(Live):
         self._sign = sign
         self._expected = list(watch.guard.local.values)  # of the losses
         self._explains = False
+        self._printed = HeldBack()
         self._first_look: Evidence | None = None  # of a replay that may have been another step
         # Its batches are given again; or one step is as good as another, as all were skipped.
         lasting = sign is not None and sign.subject == LOSS_SCALE
         self._is_same = watch.rewind.batches.ever or lasting
 
     def settle(self) -> None: ...
-    def fetch_begins(self) -> None: ...
+    def fetch_begins(self) -> None:
+        """From here on the loop says again what it said of this step."""
+        self._printed.begin()
+
+    def let_print(self) -> None:
+        """What waits, and what comes."""
+        self._printed.end(shown=True)
+
     def step_left_out(self) -> None: ...
     def _unit_is_over(self) -> None: ...
     def operations_are_many(self) -> None: ...
@@ -82,6 +91,7 @@ class Replaying(Live):
             self._give_up()
         elif not alone or self._is_same or self._is_seen_again(evidence):
             self._explains = True
+            self._printed.end(shown=False)  # the program may be left now
             super()._found(sign, evidence)
 
     def _is_seen_again(self, evidence: Evidence) -> bool:
@@ -116,6 +126,7 @@ class Replaying(Live):
             watch.told.unexplained(self._sign)
 
     def _guard_again(self) -> None:
+        self._printed.end(shown=not self._explains)
         self.watch.recorder.updates.end()
         self.watch.go_quiet()
         self.watch.rewind.stop()
@@ -126,6 +137,7 @@ class Replaying(Live):
 
     def broke(self) -> None:
         """Nothing is repeated because of it; what the guard saw before is told."""
+        self.let_print()
         self.watch.rewind.stop()
         if self._sign is not None and not self.watch.plan.together:
             self.watch.told.unexplained(self._sign)

@@ -16,6 +16,7 @@ from whynan.seam.tensors import bad_values
 from whynan.watching.told import How
 
 LOSS_SCALE = "loss scale"
+COMPUTED = ("operation", "number")  # origins that are no marker of the program's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,8 @@ def is_older(evidence: Evidence) -> bool:
 def is_conclusive(evidence: Evidence) -> bool:
     """Whether the recording reached back far enough to see where it began."""
     if evidence.origin_kind != "entry" or evidence.around.remade is not None:
+        return True
+    if evidence.origin.index >= 0:  # made of plain numbers while it was recorded
         return True
     return _is_loaded(evidence)
 

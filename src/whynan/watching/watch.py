@@ -120,6 +120,8 @@ class Watch:
 
     def pause(self) -> None:
         """Another one looks, inside this one."""
+        if isinstance(self.phase, Replaying):
+            self.phase.let_print()
         if not isinstance(self.phase, Guarding):
             self.rewind.stop()
             self.go_quiet()
@@ -311,6 +313,7 @@ class Watch:
 
     def step_is_over(self) -> None:
         """Count it, and begin the next one."""
+        self.guard.passes = len(self.guard.local.values)
         self.progress.step += 1
         self.guard.begin_step()
         self.rewind.begin_step()
