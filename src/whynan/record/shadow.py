@@ -79,9 +79,11 @@ class Shadows:
     def _true_value(self, ref: Ref, before: int, depth: int) -> torch.Tensor | None:
         """What an overflowed tensor would have been in float64, from the finite values before it."""
         for index, written in reversed(ref.entry.writers):
-            record = self.tracer.records.get(index)
-            if index >= before or record is None or written.shape != ref.shape:
+            if index >= before:
                 continue
+            record = self.tracer.records.get(index)
+            if record is None or not _is_same(written, ref):
+                return None  # of a tensor written in parts, no one operation made the value
             outs = self._true_outs(record, depth)
             k = next((k for k, out in enumerate(record.outs) if out is written), None)
             return outs[k] if outs is not None and k is not None and k < len(outs) else None
@@ -173,6 +175,11 @@ class Shadows:
         for key in [k for k, (entry, _) in self.twins.items() if entry.expired()]:
             del self.twins[key]
         self._forget_true_values()
+
+
+def _is_same(written: Ref, ref: Ref) -> bool:
+    """Whether an operation wrote these very elements."""
+    return (written.shape, written.stride, written.offset) == (ref.shape, ref.stride, ref.offset)
 
 
 def _differs(wide: torch.Tensor, actual: torch.Tensor) -> bool:

@@ -17,6 +17,7 @@ from whynan.repair.rewrites import (
     features,
     log_space,
     logarithms,
+    marked,
     masks,
     matrices,
     moments,
@@ -35,7 +36,7 @@ from whynan.repair.rewrites import (
 )
 
 FAMILIES = (
-    entropy, noise, squashed, products, moments, existing, options, logarithms, across, running_sums, exponentials, log_space, roots, selection, plain, division, domain, clamps, masks, matrices, switches, precision, reading, data,
+    marked, entropy, noise, squashed, products, moments, existing, options, logarithms, across, running_sums, exponentials, log_space, roots, selection, plain, division, domain, clamps, masks, matrices, switches, precision, reading, data,
     features,
     training,
 )  # fmt: skip
