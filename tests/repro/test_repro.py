@@ -158,3 +158,16 @@ def test_a_recording_without_operands_says_so(programs: ForkServer, tmp_path: Pa
     done = run("recording.json", cwd=tmp_path, command="repro")
     assert done.returncode == 3
     assert "no repro: the operands were no longer in memory" in done.stderr
+
+
+def test_dimensions_that_are_the_same_one_shrink_together(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    """A batch of six, targets of up to six: two dimensions of one tensor have the same length."""
+    body = (
+        "loss = torch.nn.functional.ctc_loss((patients[:6, :6].expand(4, 6, 6) * dose_of_patient).log_softmax(-1), "
+        "torch.ones(6, 6, dtype=torch.int64), torch.full((6,), 4), torch.full((6,), 6))"
+    )
+    drafted(material(programs, tmp_path, body), tmp_path)
+    text = (tmp_path / "repro" / "repro.py").read_text()
+    assert "6, 6" not in text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice, product
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from whynan.repro.case import Case, Slot, Step, run, width
 
 Axis = tuple[int, int]  # a tensor and one of its dimensions
 MOST_TRIES = 400  # for one group of dimensions
+MOST_CHOICES = 16  # of one dimension of each tensor
 
 
 class Search:
@@ -67,21 +69,25 @@ def _size(case: Case) -> int:
 
 def _groups(case: Case, length: int) -> Iterator[list[Axis]]:
     """Dimensions of one length that may be the same one: all; those at the same distance from either
-    end; each for itself."""
+    end; one of each tensor; each for itself."""
     axes = [(i, d) for i, t in enumerate(case.tensors) for d, n in enumerate(t.shape) if n == length]  # fmt: skip
     seen: set[tuple[Axis, ...]] = set()
     ways: list[Callable[[Axis], Any]] = [
         lambda axis: 0,
         lambda axis: axis[1],
         lambda axis: case.tensors[axis[0]].dim() - axis[1],
-        lambda axis: axis,
     ]
-    for way in ways:
-        for key in sorted({way(axis) for axis in axes}):
-            group = tuple(axis for axis in axes if way(axis) == key)
-            if group not in seen:
-                seen.add(group)
-                yield list(group)
+    groups = [
+        tuple(axis for axis in axes if way(axis) == key)
+        for way in ways
+        for key in sorted({way(axis) for axis in axes})
+    ]
+    each = [[axis for axis in axes if axis[0] == i] for i in sorted({i for i, _ in axes})]
+    groups += [*islice(product(*each), MOST_CHOICES), *((axis,) for axis in axes)]
+    for group in groups:
+        if group not in seen:
+            seen.add(group)
+            yield list(group)
 
 
 def _cut(search: Search, axes: list[Axis], length: int) -> None:

@@ -102,13 +102,18 @@ def _constants(tensor: torch.Tensor) -> Iterator[str]:
             if bool((tensor == special).all()):
                 yield _call("torch.full", tensor, written(special))
     elif tensor.dtype is not torch.bool and not tensor.is_complex():
-        yield f"torch.arange({tensor.numel()}, dtype=torch.{named(tensor.dtype)}).reshape({tuple(tensor.shape)})"  # fmt: skip
+        kind = "" if tensor.dtype is torch.int64 else f", dtype=torch.{named(tensor.dtype)}"
+        shaped = "" if tensor.dim() == 1 else f".reshape({tuple(tensor.shape)})"
+        yield f"torch.arange({tensor.numel()}{kind}){shaped}"
 
 
 def _random(tensor: torch.Tensor) -> Iterator[str]:
     if not tensor.is_floating_point() or tensor.element_size() < 2 or not _ends(tensor):
         return
     low, high = (_to_digits(end, 2) for end in _ends(tensor))
+    if low == high:
+        yield _call("torch.full", tensor, written(low))
+        return
     for seed in range(SEEDS):
         drawn = f"generator=torch.manual_seed({seed})"
         yield _call("torch.randn", tensor, drawn)
