@@ -34,7 +34,7 @@ def test_settings_give_way_to_the_environment_and_that_to_options(folder: Path) 
     assert done.returncode == 3
     assert (folder / "env.html").exists()
     assert not (folder / "set.html").exists()
-    assert f"whynan: wrote {folder / 'env.html'}" in done.stderr
+    assert "whynan: wrote env.html\n" in done.stderr
 
 
 def test_a_page_is_opened_where_it_was_written(folder: Path) -> None:

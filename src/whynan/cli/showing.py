@@ -28,6 +28,7 @@ class Page:
         self._is_opened = is_opened
         if path is None and is_opened:
             path = Path(tempfile.mkdtemp(prefix="whynan-")) / "report.html"
+        self._typed = path
         self.path = path.absolute() if path is not None else None
         self._since = time.time()
 
@@ -35,7 +36,7 @@ class Page:
         """Say where it is, and open it if asked to."""
         if self.path is None or not self._is_new(self.path):
             return
-        voice.say(f"wrote {self.path}")
+        voice.say(f"wrote {self._typed}")
         try:
             if self._is_opened and not webbrowser.open(self.path.as_uri()):
                 voice.say("no browser could be opened")
