@@ -160,7 +160,8 @@ class Updates:
         optimizer, frames = step.optimizer, capture(step.frame)
         found = [] if self._tame else self._state(optimizer, frames)
         if not found:
-            rates = [g["lr"] for g in optimizer.param_groups if isinstance(g["lr"], torch.Tensor)]
+            held = [g.get("lr") for g in optimizer.param_groups]
+            rates = [lr for lr in held if isinstance(lr, torch.Tensor)]
             lr = learning_rate(optimizer)
             if rates and lr is not None and not math.isfinite(lr):
                 named = [("learning rate", rate) for rate in rates]
