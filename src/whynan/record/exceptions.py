@@ -21,7 +21,7 @@ from whynan.source.trees import tree_of
 COMPLAINT = re.compile(
     r"\bnans?\b|\binfs?\b|\binfinit|non-?finite|not finite|isfinite|isnan|isinf"
     r"|positive[- ]definite|singular|ill-conditioned|failed to converge|did not converge"
-    r"|invalid values|element < 0|diverge|exploded|all(-| )finite",
+    r"|invalid values|element < 0|should be between 0 and 1|diverge|exploded|all(-| )finite",
     re.IGNORECASE,
 )
 MATRIX_OPERATION = re.compile(r"linalg|cholesky|inverse|lu_|qr|svd|eig|lstsq")

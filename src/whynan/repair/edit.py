@@ -70,12 +70,21 @@ class Edit:
         self._removed.add(line)
         return self
 
+    def instead(self, line: cst.CSTNode, updated: cst.CSTNode) -> object:
+        """Of a removed line: the statements that were put before it, if any."""
+        texts = self._before.get(line)
+        if not texts:
+            return cst.RemovalSentinel.REMOVE
+        new = self.statements(texts)
+        leading = getattr(updated, "leading_lines", ())
+        return cst.FlattenSentinel([new[0].with_changes(leading_lines=leading), *new[1:]])
+
     def inherited(self, heir: cst.CSTNode) -> list[cst.EmptyLine]:
         """What stood above removed lines directly before this one."""
         body = list(getattr(self.source.parent(heir), "body", ()))
         lines: list[cst.EmptyLine] = []
         for line in reversed(body[: body.index(heir)] if heir in body else []):
-            if line not in self._removed:
+            if line not in self._removed or line in self._before:
                 break
             lines = [*line.leading_lines, *lines]
         return lines
@@ -192,7 +201,7 @@ class _Change(cst.CSTTransformer):
         if original in edit._replaced:
             return edit.expression(original)
         if original in edit._removed:
-            return cst.RemovalSentinel.REMOVE
+            return edit.instead(original, updated)
         if edit._removed and isinstance(updated, STATEMENTS):
             above = edit.inherited(original)
             updated = updated.with_changes(leading_lines=[*above, *updated.leading_lines])

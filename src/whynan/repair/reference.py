@@ -22,7 +22,12 @@ def is_wanted(anomaly: Anomaly) -> bool:
     codes = {cause.code for cause in anomaly.finding.causes}
     if anomaly.origin.phase == "optimizer":
         return False  # another eps takes another course, which is the point
-    return bool(codes & OF_PRECISION) and not codes & {"constant_input", "empty_mask"}
+    wide = anomaly.origin.exact is not None and math.isfinite(anomaly.origin.exact)
+    overflowed = anomaly.finding.mechanism == "overflow" and wide
+    return (bool(codes & OF_PRECISION) or overflowed) and not codes & {
+        "constant_input",
+        "empty_mask",
+    }
 
 
 def losses(ran: Ran, before: Diagnosis) -> dict[int, float] | None:

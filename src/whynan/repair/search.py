@@ -14,6 +14,7 @@ from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.originals import Originals, program_root
 from whynan.repair.patches import unified
 from whynan.repair.rewrites import propose
+from whynan.repair.rewrites.reading import missing_mark
 from whynan.repair.sentences import said
 from whynan.repair.trial import Ran, Trial
 from whynan.repair.verdict import (
@@ -40,6 +41,8 @@ BOUNDS = (
     "separate_",
     "divisor_",
 )
+# They make a number bearable that should not be there.
+COVERS = ("clamp_", "np_maximum", "clip_grad", "lower_lr")
 MOST_TRIALS = 16  # a change that needs more guessing than that is none an expert would make
 LEAST_S = 5.0  # no trial is started with less time than this
 
@@ -164,6 +167,11 @@ class Search:
                 )
             elif _invents(candidate, self.before.anomalies[0].evidence.sink):
                 self._leave(candidate, "the value is only shown, and would be the bound itself")
+            elif (mark := missing_mark(self.before.anomalies[0])) and _covers(candidate):
+                self._leave(
+                    candidate,
+                    f"{mark} stands for a missing value: there is nothing to learn from it",
+                )
             elif len([t for t in self.tried if t.seconds]) >= MOST_TRIALS:
                 self._leave(candidate, f"{MOST_TRIALS} changes were tried before it")
             elif left < LEAST_S:
@@ -243,6 +251,11 @@ def _is_bound(candidate: Candidate) -> bool:
 def _invents(candidate: Candidate, sink: str) -> bool:
     """Whether a number would be made up that is only shown: the bound itself."""
     return sink in ("observed", "output") and "clamp_exponent" in candidate.kind.split("+")
+
+
+def _covers(candidate: Candidate) -> bool:
+    """Whether it would go on with a number that is no measurement."""
+    return any(part.startswith(COVERS) for part in candidate.kind.split("+"))
 
 
 def _both(first: str, second: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from whynan.model import number
 from whynan.ops.table import that
 from whynan.repair.case import Case
+from whynan.repair.rewrites.kernels import underflowed_kernel
 from whynan.repair.rewrites.masks import MASKED, draws
 
 PRODUCTS = that("multiplies")
@@ -53,12 +54,8 @@ def _underflowing_product(case: Case) -> str | None:
 
 def _underflowed_kernel(case: Case) -> str | None:
     """1 / (K @ v) with K = exp(-cost / reg): Sinkhorn's iteration."""
-    if case.mechanism not in ("division_by_zero", "overflow", "zero_times_inf", "inf_over_inf"):
-        return None
-    makers = [op for operand in case.origin.inputs for op in operand.upstream]
-    names = [case.origin.name, *(op.name for op in makers)]
-    exp = next((op for op in makers if op.name == "exp" and (op.value or 0) < 1e-30), None)
-    if exp is None or not {"mv", "mm", "matmul"} & set(names) or "reciprocal" not in names:
+    exp = underflowed_kernel(case)
+    if exp is None:
         return None
     low = exp.inputs[0].value if exp.inputs else None
     where = f"in line {exp.site.line} " if exp.site is not None else ""

@@ -8,6 +8,7 @@ from whynan.repair.rewrites import (
     across,
     arrays,
     clamps,
+    corrections,
     data,
     division,
     domain,
@@ -15,6 +16,7 @@ from whynan.repair.rewrites import (
     existing,
     exponentials,
     features,
+    iterations,
     log_space,
     logarithms,
     marked,
@@ -36,7 +38,7 @@ from whynan.repair.rewrites import (
 )
 
 FAMILIES = (
-    marked, entropy, noise, squashed, products, moments, existing, options, logarithms, across, running_sums, exponentials, log_space, roots, selection, plain, division, domain, clamps, masks, matrices, switches, precision, reading, data,
+    marked, entropy, noise, squashed, products, moments, existing, options, logarithms, across, running_sums, corrections, iterations, exponentials, log_space, roots, selection, plain, division, domain, clamps, masks, matrices, switches, precision, reading, data,
     features,
     training,
 )  # fmt: skip

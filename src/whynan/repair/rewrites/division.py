@@ -11,7 +11,9 @@ from whynan.repair.calls import binary, call_of, fn, made_by, number_of
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.rewrites.amounts import divisor_floor, is_count, spread_floor
+from whynan.repair.rewrites.corrections import counted
 from whynan.repair.rewrites.data import nan_aware
+from whynan.repair.rewrites.kernels import underflowed_kernel
 from whynan.repair.rewrites.plain import is_plain
 from whynan.repair.source import Expression, Source
 
@@ -26,8 +28,10 @@ def propose(case: Case) -> Iterator[Candidate]:
         return
     yield from _normalize_in_float(case, source, node)
     divisor = _divisor(source, node)
-    if divisor is None or is_plain(case):
+    if divisor is None or is_plain(case) or underflowed_kernel(case) is not None:
         return
+    if counted(source, divisor) is not None:
+        return  # the correction of an average of nothing: a floor would make one up
     without = list(left_out_of_mean(case))
     if without:
         yield from without

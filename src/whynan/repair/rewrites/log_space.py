@@ -120,37 +120,9 @@ class Form:
         return text
 
     def _known(self, node: Expression) -> str | None:
-        """exp, softmax, sigmoid, and the sums and differences with 1 that have a name."""
-        source, functional = self.source, self.source.functional()
-        rest, call = one_minus(node), fn(source, node)
-        inner = fn(source, rest) or fn(
-            source, source.definition(rest) if rest is not None else None
-        )
-        text = None
-        if inner is not None and inner.name == "sigmoid":
-            text = f"{functional}.logsigmoid(-{source.receiver(inner.operand)})"
-        elif (raised := self._one_plus_exp(node)) is not None:
-            text = f"{functional}.softplus({raised})"
-        elif call is not None and call.inplace:
-            return None
-        elif call is not None and call.name == "exp":
-            text = source.code(call.operand)
-        elif call is not None and call.name == "sigmoid":
-            text = f"{functional}.logsigmoid({source.code(call.operand)})"
-        elif call is not None and call.name == "softmax":
-            operand = source.code(call.operand) if call.namespace is not None else source.receiver(call.operand)  # fmt: skip
-            text = call.rebuilt("log_softmax", operand)
+        text = known_log(self.source, node)
         self.leaves += text is not None
         return text
-
-    def _one_plus_exp(self, node: Expression) -> str | None:
-        """u of `1 + exp(u)`."""
-        plus = binary(node, cst.Add)
-        for one, other in ((plus.left, plus.right), (plus.right, plus.left)) if plus else ():
-            exp = fn(self.source, other) or fn(self.source, self.source.definition(other))
-            if number_of(one) == 1 and exp is not None and exp.name == "exp":
-                return self.source.code(exp.operand)
-        return None
 
     def _quotient(self, node: Expression) -> str | None:
         divided, product = binary(node, cst.Divide), binary(node, cst.Multiply)
@@ -161,36 +133,29 @@ class Form:
             if (negated := self._sigmoid(divided)) is not None:
                 return negated
             below = self.of(divided.right)
-            return f"-{_factor(below)}" if below is not None else None
+            return f"-{factor(below)}" if below is not None else None
         left, right = self.of(parts.left), self.of(parts.right)
         if left is None or right is None:
             return None
-        return f"{left} - {_factor(right)}" if divided is not None else f"{left} + {right}"
+        return f"{left} - {factor(right)}" if divided is not None else f"{left} + {right}"
 
     def _sigmoid(self, divided: cst.BinaryOperation) -> str | None:
         """1 / (1 + exp(-x)) is the sigmoid of x."""
-        exponent = self._one_plus_exp(divided.right)
+        exponent = _one_plus_exp(self.source, divided.right)
         if exponent is None:
             return None
         self.leaves += 1
-        inner = exponent[1:] if exponent.startswith("-") else f"-{_factor(exponent)}"
+        inner = exponent[1:] if exponent.startswith("-") else f"-{factor(exponent)}"
         return f"{self.source.functional()}.logsigmoid({inner})"
 
     def _view(self, node: Expression) -> str | None:
         """The same elements, fewer or elsewhere."""
-        below: Expression | None = None
-        if isinstance(node, cst.Subscript) or (
-            isinstance(node, cst.Attribute) and node.attr.value in ("T", "mT")
-        ):
-            below = node.value
-        call = fn(self.source, node)
-        if call is not None and call.name in SAME_ELEMENTS and not call.inplace:
-            below = call.operand
+        below, call = below_view(self.source, node), fn(self.source, node)
         text = self.of(below) if below is not None else None
         if below is None or text is None:
             return None
         method = not (call is not None and call.namespace is not None)
-        inside = cst.parse_expression(_receiver(text) if method else text)
+        inside = cst.parse_expression(receiver(text) if method else text)
         return self.source.code(node.deep_replace(below, inside))
 
     def _reduction(self, node: Expression) -> str | None:
@@ -208,19 +173,65 @@ class Form:
         if inside is None:
             return None
         if call.name == "prod":
-            return call.rebuilt("sum", _receiver(inside) if call.namespace is None else inside)
+            return call.rebuilt("sum", receiver(inside) if call.namespace is None else inside)
         if call.rest:
             return call.rebuilt("logsumexp", inside, namespace="torch")
-        return f"torch.logsumexp({_receiver(inside)}.flatten(), dim=0)"
+        return f"torch.logsumexp({receiver(inside)}.flatten(), dim=0)"
 
 
-def _receiver(text: str) -> str:
+def receiver(text: str) -> str:
     parsed = cst.parse_expression(text)
     return text if isinstance(parsed, ATOMS[:4]) or parsed.lpar else f"({text})"
 
 
-def _factor(text: str) -> str:
+def factor(text: str) -> str:
     """As the right side of a minus."""
     parsed = cst.parse_expression(text)
     loose = isinstance(parsed, cst.BinaryOperation) and not parsed.lpar
     return f"({text})" if loose or isinstance(parsed, cst.UnaryOperation) else text
+
+
+def known_log(source: Source, node: Expression) -> str | None:
+    """Of exp, softmax, sigmoid, and the sums and differences with 1 that have a name."""
+    functional = source.functional()
+    rest, call = one_minus(node), fn(source, node)
+    inner = fn(source, rest) or fn(source, source.definition(rest) if rest is not None else None)
+    if inner is not None and inner.name == "sigmoid":
+        return f"{functional}.logsigmoid(-{source.receiver(inner.operand)})"
+    if (raised := _one_plus_exp(source, node)) is not None:
+        return f"{functional}.softplus({raised})"
+    if call is None or call.inplace:
+        return None
+    if call.name == "exp":
+        return source.code(call.operand)
+    if call.name == "sigmoid":
+        return f"{functional}.logsigmoid({source.code(call.operand)})"
+    if call.name == "softmax":
+        named = call.namespace is not None
+        operand = source.code(call.operand) if named else source.receiver(call.operand)
+        return call.rebuilt("log_softmax", operand)
+    return None
+
+
+def _one_plus_exp(source: Source, node: Expression) -> str | None:
+    """u of `1 + exp(u)`."""
+    plus = binary(node, cst.Add)
+    for one, other in ((plus.left, plus.right), (plus.right, plus.left)) if plus else ():
+        exp = fn(source, other) or fn(source, source.definition(other))
+        if number_of(one) == 1 and exp is not None and exp.name == "exp":
+            return source.code(exp.operand)
+    return None
+
+
+def below_view(source: Source, node: Expression) -> Expression | None:
+    """What an operation takes that only chooses or rearranges elements."""
+    if isinstance(node, cst.Subscript) or (
+        isinstance(node, cst.Attribute) and node.attr.value in ("T", "mT")
+    ):
+        return node.value
+    call = fn(source, node)
+    return (
+        call.operand
+        if call is not None and call.name in SAME_ELEMENTS and not call.inplace
+        else None
+    )

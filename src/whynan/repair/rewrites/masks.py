@@ -58,9 +58,14 @@ def _written_by_product(case: Case, source: Source, node: Expression) -> Iterato
             continue
         keep = one_minus(mask)
         name, test = (keep, "== 0") if keep is not None else (mask, "!= 0")
-        text = f"torch.zeros_like({source.code(name)}).masked_fill({source.receiver(name)} {test}, {source.code(infinity)})"
+        fill = f"masked_fill({source.receiver(name)} {test}, {source.code(infinity)})"
         title = "write the infinity with `masked_fill`: 0 times inf is NaN"
-        edit = Edit(source).replace(node, text)
+        total = source.parent(node)
+        if binary(total, cst.Add) is not None and isinstance(total, cst.BinaryOperation):
+            scores = total.left if total.right is node else total.right
+            edit = Edit(source).replace(total, f"{source.receiver(scores)}.{fill}")
+        else:
+            edit = Edit(source).replace(node, f"torch.zeros_like({source.code(name)}).{fill}")
         yield from case.change(edit, "masked_fill", title, Tier.EXACT)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import libcst as cst
@@ -10,7 +11,10 @@ from whynan.ops.matrices import DEFINITE, INVERTIBLE
 from whynan.ops.table import spelled
 from whynan.repair.calls import Fn, binary, fn, number_of
 from whynan.repair.case import Candidate, Case, Tier
+from whynan.repair.constants import Constants
 from whynan.repair.edit import Edit
+from whynan.repair.places import Place
+from whynan.repair.project import Project
 from whynan.repair.rewrites.amounts import unused
 from whynan.repair.source import Expression, Source
 
@@ -65,12 +69,16 @@ def _separated(case: Case, source: Source, call: Fn) -> Iterator[Candidate]:
 
 def _ridged(case: Case, source: Source, call: Fn) -> Iterator[Candidate]:
     """By more and more; what is there already grows instead of getting a second one."""
-    jitter = _jitter(source, call.operand)
+    jitter = _jitter(case, source, call)
     if jitter is not None:
+        literal = jitter.node
+        assert isinstance(literal, Expression)
         for eps in LARGER:
-            if (number_of(jitter) or 0) < float(eps):
+            if (number_of(literal) or 0) < float(eps):
                 title = f"add more of the identity: {eps} of it"
-                edit = Edit(source).replace(jitter, eps)
+                if jitter.source.path != source.path:
+                    title += f" ({os.path.basename(jitter.source.path)}, line {jitter.source.line(literal)})"
+                edit = Edit(jitter.source).replace(literal, eps)
                 yield from case.change(edit, "ridge", title, Tier.GUARD)
     if not isinstance(call.operand, (cst.Name, cst.Attribute)):
         return
@@ -88,16 +96,22 @@ def _ridged(case: Case, source: Source, call: Fn) -> Iterator[Candidate]:
         yield from case.change(edit, "ridge", title, Tier.GUARD)
 
 
-def _jitter(source: Source, matrix: Expression) -> Expression | None:
-    """`1e-6` of `k + 1e-6 * torch.eye(n)`, there or where the matrix got its name."""
-    total = binary(matrix, cst.Add) or binary(source.value_of(matrix), cst.Add)
+def _jitter(case: Case, source: Source, call: Fn) -> Place | None:
+    """`1e-6` of `k + 1e-6 * torch.eye(n)`, there or where the matrix or the number got its name."""
+    constants = Constants(Project(case))
+    home = constants.project.source(source.path)
+    here = next((c for c in home.every(cst.Call) if home.start(c) == source.start(call.node)), None) if home else None  # fmt: skip
+    again = fn(home, here) if home is not None else None
+    if home is None or again is None:
+        return None
+    matrix = again.operand
+    total = binary(matrix, cst.Add) or binary(home.value_of(matrix), cst.Add)
     for part in (total.left, total.right) if total is not None else ():
         product = binary(part, cst.Multiply)
         if product is None:
             continue
         for number, identity in ((product.left, product.right), (product.right, product.left)):
-            call = identity.func if isinstance(identity, cst.Call) else None
-            named = call is not None and source.code(call).split(".")[-1] == "eye"
-            if named and number_of(number) is not None:
-                return number
+            func = identity.func if isinstance(identity, cst.Call) else None
+            if func is not None and home.code(func).split(".")[-1] == "eye":
+                return constants.of(home, number)
     return None

@@ -15,6 +15,7 @@ from whynan.repair.project import Project
 from whynan.repair.source import Expression, Source
 
 TITLE = "divide by at least 1: these settings leave nothing to divide by"
+NUMBERS = ("int", "float", "float32", "float64")
 ARITHMETIC = (cst.Add, cst.Subtract, cst.Multiply, cst.FloorDivide)
 
 
@@ -90,6 +91,9 @@ def _value(constants: Constants, source: Source, node: Expression) -> float | No
     literal = constants.of(source, node)
     if literal is not None:
         return number_of(literal.node)
+    if isinstance(node, cst.Call) and len(node.args) == 1:  # `np.float64(0)`, `int(WARMUP)`
+        made = source.code(node.func).split(".")[-1]
+        return _value(constants, source, node.args[0].value) if made in NUMBERS else None
     if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, ARITHMETIC):
         return None
     left, right = (_value(constants, source, part) for part in (node.left, node.right))

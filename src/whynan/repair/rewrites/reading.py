@@ -6,13 +6,15 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from whynan.model import Oddity
+from whynan.model import Anomaly
+from whynan.repair.calls import fn
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.entries import header
 from whynan.repair.rewrites.amounts import unused
 from whynan.repair.source import Expression, Source
 
+OUTSIDE = ("log_nonpositive", "sqrt_negative", "invalid_domain")
 MOST_MISSING = 0.3  # of the rows: what is missing more often is not mended by leaving rows out
 TENSORS = frozenset({"from_numpy", "tensor", "as_tensor", "FloatTensor", "Tensor"})
 READERS = frozenset({"read_csv", "read_parquet", "read_excel", "read_table", "DataFrame"})
@@ -26,11 +28,14 @@ def propose(case: Case) -> Iterator[Candidate]:
         yield from _from_pair(case)
     if case.origin.phase == "data" and case.mechanism in ("log_nonpositive", "sqrt_negative"):
         yield from _from_returned(case)
+    mark = missing_mark(case.anomaly)
+    if mark is not None and case.mechanism in OUTSIDE:
+        yield from _from_table(case, mark)
     marked = case.mechanism == "nan_literal" and case.origin.phase == "data"
     if marked or (case.mechanism == "nonfinite_data" and _is_rare(case)):
         for source in case.files():
             yield from _from_dataset(case, source)
-    if odd is not None and odd.what == "outlier" and (fill := fill_value(odd)) is not None:
+    if odd is not None and odd.what == "outlier" and (fill := fill_value(odd.value)) is not None:
         for source in case.files():
             yield from _without_fill(case, source, fill, odd.column is not None)
 
@@ -41,10 +46,21 @@ def _is_rare(case: Case) -> bool:
     return stats is not None and stats.nonfinite <= max(1, MOST_MISSING * rows)
 
 
-def fill_value(odd: Oddity) -> str | None:
+def missing_mark(anomaly: Anomaly) -> str | None:
+    """The number that stands for a missing value, where one led to the failure."""
+    odd, culprit = anomaly.evidence.around.oddity, anomaly.finding.culprit
+    if odd is not None and odd.what == "outlier":
+        return fill_value(odd.value)
+    if culprit is None or anomaly.origin.phase not in ("data", "init"):
+        return None
+    value = anomaly.origin.inputs[culprit].value
+    return fill_value(value) if value is not None else None
+
+
+def fill_value(value: float) -> str | None:
     """How people write the number that stands for a missing value: 1e30, -9999, 2**31 - 1."""
-    size = abs(odd.value)
-    sign = "-" if odd.value < 0 else ""
+    size = abs(value)
+    sign = "-" if value < 0 else ""
     for exponent in range(5, 39):
         if abs(size / 10.0**exponent - 1) < 1e-6:
             return f"{sign}1e{exponent}"
@@ -57,7 +73,7 @@ def fill_value(odd: Oddity) -> str | None:
     return None
 
 
-def _from_table(case: Case) -> Iterator[Candidate]:
+def _from_table(case: Case, mark: str | None = None) -> Iterator[Candidate]:
     """`table` of `torch.from_numpy(table[:, :3])`: all that is cut out of it stays together."""
     source, node = case.source, case.node
     if source is None or not isinstance(node, cst.Call) or not node.args:
@@ -70,6 +86,12 @@ def _from_table(case: Case) -> Iterator[Candidate]:
     name = table.value
     made = source.code(value.func).split(".")[-1] if isinstance(value, cst.Call) else ""
     numpy = source.imported("numpy")
+    if mark is not None:
+        kept = f"({name} != {mark}).all(axis=1)"
+        title = f"leave out the rows with {mark}, which stands for a missing value, where the data is read"
+        edit = Edit(source).after(line, f"{name} = {name}[{kept}]")
+        yield from case.change(edit, "drop_fill_values", title, Tier.GUARD)
+        return
     if made in READERS:
         text = f"{name} = {name}.dropna()"
     elif numpy is not None:
@@ -94,6 +116,8 @@ def _cut_from(source: Source, node: Expression, depth: int = 5) -> cst.Name | No
             node, cut = node.value, True
         elif isinstance(node, cst.Attribute):
             node = node.value
+        elif (call := fn(source, node)) is not None and call.namespace is not None:
+            node = call.operand  # `torch.from_numpy(...)`
         elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
             method = node.func.attr.value
             cut |= method == "drop"  # of columns, as `table.drop(columns="y")`

@@ -19,10 +19,15 @@ def propose(case: Case) -> Iterator[Candidate]:
     if source is None or case.mechanism not in ("gradient_singularity", "sqrt_negative"):
         return
     root = fn(source, case.node)
+    power = binary(case.node, cst.Power)
+    if case.mechanism == "gradient_singularity" and power is not None:
+        if number_of(power.right) == 0.5:
+            yield from _norm(case, source, power, power.left)
+        return
     if root is None or "sqrt_negative" not in row(root.name).fails:
         return
     if case.mechanism == "gradient_singularity" and root.name == "sqrt":
-        yield from _norm(case, source, root)
+        yield from _norm(case, source, root.node, root.operand)
     if case.mechanism == "sqrt_negative":
         yield from _distance(case, source, root)
     if not _chosen_by_where(source, root):
@@ -46,9 +51,9 @@ def squared(source: Source, node: Expression | None) -> Expression | None:
     return None
 
 
-def _norm(case: Case, source: Source, root: Fn) -> Iterator[Candidate]:
+def _norm(case: Case, source: Source, root: Expression, operand: Expression) -> Iterator[Candidate]:
     """sqrt(sum of squares) is a norm, whose slope at 0 is 0."""
-    total = call_of(source, root.operand, "sum")
+    total = call_of(source, operand, "sum")
     inner = squared(source, total.operand) if total is not None else None
     if total is None or inner is None:
         return
@@ -56,7 +61,7 @@ def _norm(case: Case, source: Source, root: Fn) -> Iterator[Candidate]:
     if text is None:
         return
     title = "use a norm: its slope at 0 is defined"
-    edit = Edit(source).replace(root.node, text)
+    edit = Edit(source).replace(root, text)
     yield from case.change(edit, "vector_norm", title, Tier.EXACT)
 
 
