@@ -13,8 +13,9 @@ import libcst as cst
 from whynan.model import Anomaly, Operand, OpRecord, Site
 from whynan.ops.table import forward_of
 from whynan.repair.edit import Edit
-from whynan.repair.originals import Originals
+from whynan.repair.originals import Originals, python_files
 from whynan.repair.source import Expression, Source
+from whynan.repair.tidy import tidied
 from whynan.source.trees import UNREADABLE
 
 HALF = ("float16", "bfloat16")
@@ -157,8 +158,17 @@ class Case:
         texts = dict(self.texts)
         for edit in edits:
             try:
-                texts[edit.source.path] = edit.text()
+                texts[edit.source.path] = self._tidied(edit)
             except (cst.ParserSyntaxError, cst.CSTValidationError):
                 return
         if any(texts[edit.source.path] != edit.source.text for edit in edits):
             yield Candidate(kind=kind, title=title, tier=tier, texts=texts)
+
+    def _tidied(self, edit: Edit) -> str:
+        """Without what only the old text read."""
+        text, before = edit.text(), edit.source.text
+        if "\r" in before or text == before:
+            return text
+        files = python_files(self.root or os.getcwd())
+        others = (self.originals.text(f) or "" for f in files if f != edit.source.path)
+        return tidied(before, text, others)

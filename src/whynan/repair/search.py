@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -43,6 +44,7 @@ BOUNDS = (
 )
 # They make a number bearable that should not be there.
 COVERS = ("clamp_", "np_maximum", "clip_grad", "lower_lr")
+FLOOR = re.compile(r"([\w.]+|\([^()]*\))\.clamp\(min=([\d.e-]+)\)")
 MOST_TRIALS = 16  # a change that needs more guessing than that is none an expert would make
 LEAST_S = 5.0  # no trial is started with less time than this
 
@@ -133,7 +135,8 @@ class Search:
                     if c.tier <= most and (c.kind != tried.candidate.kind or c.tier < Tier.TRAINING)
                 ]
                 level += [_combined(tried.candidate, c) for c in answers[:SECOND_TRIES]]
-            level = sorted((c for c in level if c not in self._seen()), key=lambda c: c.tier)
+            fresh = (c for c in level if c not in self._seen() and not _has_two_floors(c))
+            level = sorted(fresh, key=lambda c: c.tier)
             uncovered = []
         return everything
 
@@ -205,7 +208,11 @@ class Search:
             bound=_is_bound(candidate),
             training=candidate.tier is Tier.TRAINING,
         )
-        if verdict.verdict == "verified" and candidate.tier is Tier.GUARD:
+        if (
+            verdict.verdict == "verified"
+            and candidate.tier is Tier.GUARD
+            and candidate.kind != "raise_eps"
+        ):
             verdict = self._compared(verdict, ran)
         tried = Tried(candidate=candidate, verdict=verdict, seconds=ran.seconds)
         self.tried.append(tried)
@@ -251,6 +258,15 @@ def _is_bound(candidate: Candidate) -> bool:
 def _invents(candidate: Candidate, sink: str) -> bool:
     """Whether a number would be made up that is only shown: the bound itself."""
     return sink in ("observed", "output") and "clamp_exponent" in candidate.kind.split("+")
+
+
+def _has_two_floors(candidate: Candidate) -> bool:
+    """The same quantity kept above one number here and above another there."""
+    floors: dict[str, set[str]] = {}
+    for text in candidate.texts.values():
+        for quantity, floor in FLOOR.findall(text):
+            floors.setdefault(quantity, set()).add(floor)
+    return any(len(different) > 1 for different in floors.values())
 
 
 def _covers(candidate: Candidate) -> bool:

@@ -50,12 +50,12 @@ def is_count(operand: Operand | None) -> bool:
         dtypes = [o.stats.dtype for o in op.inputs if o.stats is not None]
         if any(d == "bool" or "int" in d for d in dtypes) and op.name in ("_to_copy", "sum", "abs"):
             return True
-        if op.name == "sum" and _is_mask(op.inputs[0].stats if op.inputs else None):
+        if op.name == "sum" and is_mask(op.inputs[0].stats if op.inputs else None):
             return True
     return False
 
 
-def _is_mask(stats: TensorStats | None) -> bool:
+def is_mask(stats: TensorStats | None) -> bool:
     """Zeros and ones: an adjacency matrix, say."""
     if stats is None or (stats.min, stats.max) != (0, 1):
         return False

@@ -46,7 +46,8 @@ def carried_by(source: Source, loop: cst.For) -> Carried | None:
         first = [g for g in _statements(source, scope) if g[1].value == name]
         targets = source.bindings(name, scope)
         plain = [id(g[1]) for g in first if g[3] is None]
-        if sorted(plain) != sorted(map(id, targets)) or len(first) > 2:
+        by_hand = {id(g[1]) for g in first if g[3] is not None}
+        if sorted(plain) != sorted({*map(id, targets)} - by_hand) or len(first) > 2:
             return None
         if any(g[0] is not inside[name][0] and not _is_before(source, g, loop) for g in first):
             return None

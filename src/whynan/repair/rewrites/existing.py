@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 
@@ -54,6 +55,15 @@ def _number(case: Case, constants: Constants, op: OpRecord) -> Place | None:
     return None
 
 
+def _above_what_was_seen(case: Case) -> tuple[str, ...]:
+    """Under a root: rounding made it as negative as this, and may make it a few times that."""
+    low = case.culprit.stats.min if case.culprit is not None and case.culprit.stats else None
+    if case.mechanism != "sqrt_negative" or low is None or not -LARGEST < low < 0:
+        return ()
+    exponent = math.ceil(math.log10(-low)) + 1
+    return (f"1e{exponent}",) if 10.0**exponent <= LARGEST else ()
+
+
 def _parts(source: Source, node: Expression | None) -> Iterator[Expression]:
     """What may be the eps."""
     if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Add):
@@ -73,7 +83,7 @@ def _raised(case: Case, found: Place, op: OpRecord, *, under_root: bool) -> Iter
     file = os.path.basename(found.source.path)
     there = f"{file}, line {found.source.line(literal)}"
     why = f"which is 0 in {op.dtype}" if op.dtype == "float16" and value else "which is too small"
-    for larger in ladder.get(op.dtype, ladder[""]):
+    for larger in (*ladder.get(op.dtype, ladder[""]), *_above_what_was_seen(case)):
         if value is None or float(larger) <= value:
             continue
         edit = Edit(found.source).replace(literal, larger)

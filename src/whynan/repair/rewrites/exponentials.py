@@ -18,6 +18,7 @@ from whynan.source.bindings import Binding
 
 SCALED = that("keeps") | {"mul", "div", "neg"}  # what lies between
 HUGE = 1e8
+DIVIDES = ("chunk", "split", "unbind", "tensor_split", "select", "narrow")
 LAYERS = frozenset({"addmm", "mm", "linear", "bmm", "baddbmm"})
 
 
@@ -178,11 +179,30 @@ def _bounded_where_made(case: Case, makers: Sequence[OpRecord]) -> Iterator[Cand
         made = source.expression_at(op.site) if source is not None and op.site is not None else None
         if source is None or op.name not in LAYERS or not isinstance(made, cst.Call):
             return
+        if _is_divided(source, made):
+            return  # other parts of the output are no exponents
         for bound in ("10", "5") if case.dtype == "float16" else ("20", "10", "5"):
             edit = Edit(source).replace(made, f"{source.code(made)}.clamp(-{bound}, {bound})")
             title = f"bound {source.quoted(made, 'the exponent')}, whose exponential is taken, to -{bound}..{bound}"
             yield from case.change(edit, "clamp_exponent", title, Tier.GUARD)
         return
+
+
+def _is_divided(source: Source, made: cst.Call) -> bool:
+    """`net(x).chunk(2)`, also through a variable."""
+    above = source.parent(made)
+    uses: list[cst.CSTNode] = [made]
+    if isinstance(above, cst.Assign) and isinstance(above.targets[0].target, cst.Name):
+        uses += source.other_uses(above.targets[0].target.value, made)
+    for use in uses:
+        outer = source.parent(use)
+        if isinstance(outer, cst.Subscript) and outer.value is use:
+            return True
+        call = source.parent(outer) if isinstance(outer, (cst.Attribute, cst.Arg)) else None
+        found = fn(source, call)
+        if found is not None and found.operand is use and found.name in DIVIDES:
+            return True
+    return False
 
 
 def _bounded(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:

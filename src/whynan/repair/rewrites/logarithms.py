@@ -7,16 +7,19 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from whynan.ops.table import row
+from whynan.model import Operand
+from whynan.ops.table import row, that
 from whynan.repair.calls import Fn, call_of, fn, made_by, number_of, one_minus
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.flow import SAME_ELEMENTS
-from whynan.repair.rewrites.amounts import floor, is_count, margin, unused
+from whynan.repair.rewrites.amounts import floor, is_count, is_mask, margin, unused
 from whynan.repair.source import Expression, Source
 
 # The slope of a logarithm overflows for values that are not quite 0 yet.
 IN_LOG_SPACE = ("log_nonpositive", "gradient_singularity", "overflow")
+# What brings data in and arranges it.
+GIVEN = that("keeps") | {"lift_fresh", "stack", "cat", "index", "_to_copy", "clone"}
 VIEWS = SAME_ELEMENTS | {"max", "amax"}  # which keep the order of logarithms
 
 
@@ -212,9 +215,27 @@ def _again(source: Source, call: Fn) -> str:
     return source.receiver(call.operand) if call.namespace is None else source.code(call.operand)
 
 
+def _is_given(operand: Operand | None) -> bool:
+    """A 0 that nobody computed: of a mask, or of data that are no proportions. It means something."""
+    if operand is None or operand.value != 0 or operand.stats is None:
+        return False
+    if any(op.name not in GIVEN for op in operand.upstream) or is_count(operand):
+        return False
+    return is_mask(operand.stats) or (operand.stats.max or 0) > 1
+
+
+def _has_underflowed(case: Case) -> bool:
+    """exp(-200) summed: above a floor the logarithm would be a constant, without a slope."""
+    makers = case.culprit.upstream if case.culprit is not None else ()
+    codes = {cause.code for cause in case.anomaly.finding.causes}
+    return "underflow" in codes and any(op.name == "exp" and op.value == 0 for op in makers)
+
+
 def _floored(case: Case, source: Source, log: Fn) -> Iterator[Candidate]:
     """Guards: the argument is kept above the singular point."""
     operand, argument = case.culprit, log.operand
+    if _is_given(operand) or _has_underflowed(case):
+        return
     known = row(log.name)
     if known.place and log.rest:
         argument = log.rest[0].value

@@ -11,6 +11,7 @@ from whynan.repair.calls import Fn, binary, call_of, fn, number_of
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.rewrites.amounts import floor
+from whynan.repair.rewrites.noise import without_eps
 from whynan.repair.source import Expression, Source
 
 
@@ -123,6 +124,8 @@ def _doubled_product(source: Source, node: Expression) -> tuple[str, str] | None
 def _inside(case: Case, source: Source, root: Fn) -> Iterator[Candidate]:
     eps = floor(case.dtype)
     if case.mechanism == "sqrt_negative":
+        if without_eps(root.operand) is not root.operand:
+            return  # the eps that is there is raised
         text = f"{source.receiver(root.operand)}.clamp(min={eps})"
         title = f"keep {source.quoted(root.operand, 'what is under the root')}, which rounding made negative, above 0"
         edit = Edit(source).replace(root.operand, text)
