@@ -17,8 +17,9 @@ PROGRAMS = {
         from torch import nn
 
         rng = np.random.default_rng(0)
-        table = rng.gamma(2.0, 2.0, (40, 3)).astype(np.float32)
-        table[[4, 19], 2] = -999
+        rain, wind = rng.gamma(2.0, 2.0, 40), rng.normal(size=(40, 2))
+        rain[[4, 19]] = -999
+        table = np.column_stack([wind, rain]).astype(np.float32)
         x = torch.from_numpy(table[:, :2])
         y = torch.log1p(torch.from_numpy(table[:, 2]))
         torch.manual_seed(0)
