@@ -50,11 +50,16 @@ def missing_mark(anomaly: Anomaly) -> str | None:
     """The number that stands for a missing value, where one led to the failure."""
     odd, culprit = anomaly.evidence.around.oddity, anomaly.finding.culprit
     if odd is not None and odd.what == "outlier":
-        return fill_value(odd.value)
+        return None if is_full(abs(odd.value)) else fill_value(odd.value)
     if culprit is None or anomaly.origin.phase not in ("data", "init"):
         return None
     value = anomaly.origin.inputs[culprit].value
     return fill_value(value) if value is not None else None
+
+
+def is_full(size: float) -> bool:
+    """The largest number of a counter: a reading beyond its range, perhaps, and no mark."""
+    return any(size in (2.0**bits, 2.0**bits - 1) for bits in (15, 16, 31, 32))
 
 
 def fill_value(value: float) -> str | None:
