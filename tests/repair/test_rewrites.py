@@ -305,7 +305,7 @@ REWRITES = [
     Rewrite(
         "mask_by_product",
         "keep = torch.tensor([1.0, 0.0])\n    return (x + (1 - keep) * float('-inf')).softmax(-1)",
-        "    return (x + torch.zeros_like(keep).masked_fill(keep == 0, float('-inf'))).softmax(-1)",
+        "    return x.masked_fill(keep == 0, float('-inf')).softmax(-1)",
         TAME, "[]", "masked_fill",
     ),
     Rewrite(

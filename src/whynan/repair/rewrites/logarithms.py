@@ -219,6 +219,8 @@ def _is_given(operand: Operand | None) -> bool:
     """A 0 that nobody computed: of a mask, or of data that are no proportions. It means something."""
     if operand is None or operand.value != 0 or operand.stats is None:
         return False
+    if (operand.source or "").startswith("parameter"):
+        return False  # it is learnt
     if any(op.name not in GIVEN for op in operand.upstream) or is_count(operand):
         return False
     return is_mask(operand.stats) or (operand.stats.max or 0) > 1
