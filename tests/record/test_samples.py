@@ -223,3 +223,93 @@ def test_the_tokens_of_one_sentence_are_no_samples(programs: ForkServer, tmp_pat
     Tagger()(torch.tensor([3, 1, 4, 1, 5]), torch.tensor([0, 1, 0, 1, 0])).backward()
     """
     assert first(programs, tmp_path, program)["sample"] is None
+
+
+ONE_AT_A_TIME = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+torch.manual_seed(0)
+x = torch.rand(12, 3) + 0.1
+x[7] = 0
+net = nn.Linear(3, 1)
+opt = torch.optim.SGD(net.parameters(), lr=0.01)
+for (row,) in DataLoader(TensorDataset(x), batch_size=1, shuffle=True):
+    loss = net(row / row.sum(1, keepdim=True)).square().mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+
+
+def test_of_batches_of_one_the_item_is_named(programs: ForkServer, tmp_path: Path) -> None:
+    found = first(programs, tmp_path, ONE_AT_A_TIME)
+    assert (found["sample"], found["dataset_index"]) == (0, 7)
+
+
+def test_a_diverging_run_blames_no_item(programs: ForkServer, tmp_path: Path) -> None:
+    program = ONE_AT_A_TIME.replace("x[7] = 0", "").replace("lr=0.01", "lr=1e20")
+    assert first(programs, tmp_path, program)["sample"] is None
+
+
+STREAM = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset
+torch.manual_seed(0)
+
+class Lines(IterableDataset):
+    def __iter__(self):
+        for i in range(96):
+            yield {"text": torch.randn(3), "price": torch.tensor(float("nan" if i == 57 else i))}
+
+net = nn.Linear(3, 1)
+opt = torch.optim.SGD(net.parameters(), lr=0.01)
+for batch in DataLoader(Lines(), batch_size=8):
+    loss = (net(batch["text"]).squeeze(1) - batch["price"]).tanh().mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+
+
+@pytest.mark.parametrize("mode", ["trace", "auto"])
+def test_an_item_of_a_stream_is_counted(programs: ForkServer, tmp_path: Path, mode: str) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(STREAM)
+    result = programs.run(script, mode=mode)
+    assert result.report is not None
+    found = result.report["anomalies"][0]
+    assert (found["sample"], found["dataset_index"]) == (1, 57)
+    assert "item 57 of the dataset, in `price`" in " ".join(result.stderr.split())
+
+
+TABLE = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+torch.manual_seed(0)
+
+class Table:
+    \"\"\"Gives a whole batch at once, as tables of Hugging Face do.\"\"\"
+    def __len__(self):
+        return 40
+
+    def __getitems__(self, rows):
+        price = torch.tensor([float("nan") if i == 29 else i / 40 for i in rows])
+        return [{"x": torch.randn(3), "price": p} for p in price.unbind()]
+
+net = nn.Linear(3, 1)
+for batch in DataLoader(Table(), batch_size=8, shuffle=True):
+    loss = (net(batch["x"]).squeeze(1) - batch["price"]).square().mean()
+    loss.backward()
+"""
+
+
+def test_a_row_of_a_table_is_named_with_its_column(programs: ForkServer, tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(TABLE)
+    result = programs.run(script)
+    assert result.report is not None
+    assert result.report["anomalies"][0]["dataset_index"] == 29
+    assert "item 29 of the dataset, in `price`" in " ".join(result.stderr.split())

@@ -165,6 +165,9 @@ def _facts(anomaly: Anomaly) -> list[Fact]:
 def told_sample(sample: Sample) -> str:
     """Which sample it was, in words."""
     known = "" if sample.dataset_index is None else f", item {sample.dataset_index} of the dataset"
+    known += f", in `{sample.column}`" if sample.column else ""
+    if sample.size == 1:
+        return f"the batch is one sample{known}"
     if sample.inferred:
         which = f"sample {sample.index} of the {sample.size} in the batch{known}"
         return f"it is {which}: with that one left out the step stays healthy"

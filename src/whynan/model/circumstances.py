@@ -45,6 +45,7 @@ class Sample:
     bad: int = 1  # samples of this batch that do
     dataset_index: int | None = None  # when the sampler reveals it
     inferred: bool = False  # not seen in its rows: without it the step stays healthy
+    column: str | None = None  # what of the item is bad as the loader gave it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

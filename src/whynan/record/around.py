@@ -23,6 +23,7 @@ ROWS = 32  # of the history
 TOO_LARGE = 10.0  # times the usual scale of a weight
 OUTLYING = 1000.0  # robust standard deviations from the median
 UNSCALED = 1e6  # times the magnitude of the other columns
+RISEN = 100.0  # times the lowest loss
 MAX_VALUES = 4_000_000  # larger batches are not searched
 ADAPTIVE = ("betas", "alpha", "lr_decay", "rho", "etas")  # what optimizers are given that scale
 WEIGHTED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -61,7 +62,13 @@ def _sample(evidence: Evidence, recorder: Recorder) -> Sample | None:
     """From the inputs if they are bad themselves, else from the rows that the origin spoilt."""
     inputs = recorder.batches.inputs
     size = len(inputs[0]) if inputs else len(recorder.batches.indices or ())
-    if size < 2 or recorder.batches.packed or not _is_batch(inputs, size, recorder):
+    given = _given_bad(evidence, recorder)
+    if given is not None:
+        return given
+    alone = size == 1 and len(recorder.batches.indices or ()) == 1 and not _has_risen(recorder)
+    if (size < 2 and not alone) or recorder.batches.packed:
+        return None
+    if not _is_batch(inputs, size, recorder):
         return None
     for tensor in inputs:
         if tensor.is_floating_point() and len(tensor) == size:
@@ -79,6 +86,26 @@ def _sample(evidence: Evidence, recorder: Recorder) -> Sample | None:
     return _named(
         samples_of(record, made, size, recorder.slicer.ancestry.locate) or [], size, recorder
     )
+
+
+def _has_risen(recorder: Recorder) -> bool:
+    """A loss that went up by far: no single item is to blame."""
+    losses = [row.loss for row in _history(recorder) if row.loss is not None]
+    finite = [abs(loss) for loss in losses if math.isfinite(loss)]
+    return bool(finite) and finite[-1] > RISEN * min(finite) > 0
+
+
+def _given_bad(evidence: Evidence, recorder: Recorder) -> Sample | None:
+    """Of what was bad as it came in: its row in the batch that the loader gave."""
+    indices = recorder.batches.indices or ()
+    if evidence.origin.phase != "data" or not indices:
+        return None
+    for name, tensor in recorder.batches.columns():
+        if tensor.dim() and len(tensor) <= len(indices) and tensor.layout is torch.strided:
+            found = _named(_bad_rows(tensor), len(tensor), recorder)
+            if found is not None:
+                return replace(found, column=name or None)
+    return None
 
 
 def _is_batch(inputs: list[torch.Tensor], size: int, recorder: Recorder) -> bool:
@@ -112,10 +139,12 @@ def _bad_rows(tensor: torch.Tensor) -> list[int]:
 
 
 def _named(rows: list[int], size: int, recorder: Recorder) -> Sample | None:
-    if not rows or len(rows) == size:
+    if not rows or (len(rows) == size and size > 1):
         return None  # every sample: the fault is not in one of them
     indices = recorder.batches.indices
-    known = indices is not None and len(indices) == size
+    known = indices is not None and len(indices) >= size
+    if size == 1 and not known:
+        return None
     return Sample(
         index=rows[0],
         size=size,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from whynan.seam.tensors import tensors_in
 from whynan.seam.versions import watch_storage
 
 MAX_BEHIND = 8
+MAX_COLUMNS = 64
 Watched = weakref.ref[torch.UntypedStorage]
 
 
@@ -36,6 +37,7 @@ class Batches:
         self.packed = False  # their rows are times of sequences
         self.indices: list[int] | None = None  # of the dataset, for the last batch of a DataLoader
         self.fetches = 0  # batches of all loaders
+        self._columns: list[tuple[str, weakref.ref[torch.Tensor]]] = []
         self.workers = 0  # processes that the last batch came from
         self.iterator: Callable[[], Any] = lambda: None  # that gave it, while it lives
         # Of batches that a worker made bad, by their number: the program may tell at its end.
@@ -67,6 +69,11 @@ class Batches:
             return None
         indices = tuple(self.indices) if self.indices is not None else None
         return Fetch(number=self.fetches, size=size, indices=indices)
+
+    def columns(self) -> list[tuple[str, torch.Tensor]]:
+        """The tensors of the last batch, as the loader gave it, by what the program calls them."""
+        found = [(name, tensor()) for name, tensor in self._columns]
+        return [(name, t) for name, t in found if t is not None and can_be_read(t)]
 
     def save(self, sample: Sample | None) -> None:
         """Write the batch for the user to look at, if that is asked for."""
@@ -106,6 +113,7 @@ class Batches:
         self.fetches += not fetch.is_again
         self.workers = workers_of(fetch.iterator)
         self.iterator = weakref.ref(fetch.iterator)
+        self._columns = [(name, weakref.ref(t)) for name, t in _named(fetch.item)]
         listed = list(fetch.index) if isinstance(fetch.index, (list, tuple)) else []
         self.indices = listed if listed and all(type(i) is int for i in listed) else None
         self._is_ahead = fetch.is_early
@@ -116,6 +124,18 @@ class Batches:
             watched = [watch_storage(t.untyped_storage()) for t in made]
             self._recent.append((watched, self.indices))
             self.indices = None  # until it is known which one a step is about
+
+
+def _named(batch: Any, name: str = "", depth: int = 3) -> Iterator[tuple[str, torch.Tensor]]:
+    """`price` of `{"price": ...}`; what has a place only has no name."""
+    if type(batch) is torch.Tensor:
+        yield name, batch
+    elif isinstance(batch, Mapping) and depth:
+        for key, value in batch.items():
+            yield from _named(value, key if isinstance(key, str) else name, depth - 1)
+    elif isinstance(batch, (list, tuple)) and depth:
+        for value in batch[:MAX_COLUMNS]:
+            yield from _named(value, name, depth - 1)
 
 
 def _alive(storages: list[Watched]) -> set[int]:

@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Any
 
 from whynan.seam.events import Events
-from whynan.seam.members import asks_workers, is_at_start, is_in_order
+from whynan.seam.members import asks_workers, is_a_stream, is_at_start, is_in_order
 from whynan.seam.patches import Patches
 from whynan.seam.private import NEXT_INDEX, LoaderIterator
 from whynan.seam.sites import beyond_own
@@ -135,9 +135,17 @@ class _Asked:
 
     def __init__(self) -> None:
         self._waiting: weakref.WeakKeyDictionary[Any, deque[Any]] = weakref.WeakKeyDictionary()
+        self._counted: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
     def note(self, iterator: Any, index: Any) -> None:
-        """Only of loaders that are known from their start: else it is not known which is next."""
+        """Only of loaders that are known from their start: else it is not known which is next.
+        The items of a stream are counted."""
+        if is_at_start(iterator):
+            self._counted[iterator] = 0
+        if iterator in self._counted and isinstance(index, list) and is_a_stream(iterator):
+            first = self._counted[iterator]
+            self._counted[iterator] = first + len(index)
+            index = [*range(first, first + len(index))]
         if is_at_start(iterator) or not asks_workers(iterator):  # without them, one at a time
             self._waiting[iterator] = deque()
         if iterator in self._waiting and is_in_order(iterator):

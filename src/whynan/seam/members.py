@@ -117,6 +117,12 @@ def can_fetch_again(iterator: Any) -> bool:
     )
 
 
+def is_a_stream(iterator: Any) -> bool:
+    """Whether its dataset is not asked by index, and this process goes through it in order."""
+    stream = isinstance(getattr(iterator, "_dataset", None), torch.utils.data.IterableDataset)
+    return stream and not workers_of(iterator)
+
+
 def fetch_again(iterator: Any, index: Any) -> Any:
     """What the dataset gives when it is asked once more."""
     return iterator._dataset_fetcher.fetch(index)
