@@ -55,6 +55,8 @@ def causes_of(
     found += _from_rounding(op, culprit) if culprit is not None else ()
     if not found and culprit is not None and mechanism in UNGUARDED:
         found += _unguarded(mechanism, op, culprit)
+    if not found and culprit is not None and mechanism == "gradient_singularity":
+        found += _adds_nothing(op, culprit)
     autocast = autocast_of(op)
     found += [autocast] if autocast is not None else []
     found += _from_precision(op, culprit)
@@ -235,12 +237,22 @@ def _unguarded(mechanism: str, op: OpRecord, culprit: Operand) -> Iterator[Cause
     guard = empty_guard(culprit)
     text = f"nothing keeps the {what} away from 0"
     if guard is not None and guard.name == "add":
-        written = guard.site.expression if guard.site is not None else ""
-        shown = f"`{written}`" if written and len(written) <= MAX_SHOWN else "the eps there"
-        text = f"{_place(guard, op)}: {shown} adds 0"
+        text = f"{_place(guard, op)}: {_shown(guard)} adds 0"
     elif guard is not None:
         text = f"{_place(guard, op)}: a lower bound of 0 keeps nothing away from 0"
     yield Cause(code="missing_eps", evidence=text)
+
+
+def _adds_nothing(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
+    """Of a slope at 0: an eps that was meant to keep away from there, and is 0."""
+    guard = empty_guard(culprit) if culprit.value == 0 else None
+    if guard is not None and guard.name == "add":
+        yield Cause(code="missing_eps", evidence=f"{_place(guard, op)}: {_shown(guard)} adds 0")
+
+
+def _shown(guard: OpRecord) -> str:
+    written = guard.site.expression if guard.site is not None else ""
+    return f"`{written}`" if written and len(written) <= MAX_SHOWN else "the eps there"
 
 
 def _added_up(culprit: Operand) -> bool:

@@ -11,6 +11,8 @@ from whynan.diagnosis.framework import AUTOCAST_OFF
 from whynan.diagnosis.makers import CHOOSING
 from whynan.diagnosis.words import at, dtype_max, plural
 from whynan.model import FROM_BEFORE, Cause, Evidence, Fix, HistoryRow, Operand, OpRecord, number
+from whynan.ops.table import row
+from whynan.source.quotes import short_path
 
 ROSE = 100.0  # times the lowest loss so far
 GREW = 1000.0  # times the smallest gradient of the last steps
@@ -53,6 +55,22 @@ def helps_around(
     if "exploding_gradients" not in codes or op.node is not None or op.phase != "forward":
         return fixes
     return (CLIP, *fixes) if codes[0] == "exploding_gradients" else (*fixes, CLIP)
+
+
+def help_of_a_setting(evidence: Evidence, fixes: tuple[Fix, ...]) -> tuple[Fix, ...]:
+    """A number of the user's leads there: that is what to change, not the line that was given it."""
+    setting = evidence.around.setting
+    if setting is None:
+        return fixes
+    better = "a finite value" if math.isinf(setting.value) else "a value above 0"
+    if setting.value and math.isfinite(setting.value):
+        better = "a larger value" if abs(setting.value) < 1 else "a smaller value"
+    place = f"{short_path(setting.file)}:{setting.line}"
+    fix = Fix(
+        kind="setting",
+        title=f"give `{setting.name}` {better}: {place} sets `{setting.text}`, and that leads there",
+    )
+    return (fix, *fixes)
 
 
 def causes_around(evidence: Evidence, mechanism: str, culprit: Operand | None) -> Iterator[Cause]:
@@ -126,6 +144,8 @@ def _data(evidence: Evidence, mechanism: str, culprit: Operand | None) -> Iterat
         cells = plural(stats.nonfinite, "cell")
         yield Cause(code="bad_data", evidence=f"{cells} of {stats.count:,} not finite{place}")
         return
+    if row(evidence.origin.name).name == "ctc_loss" and mechanism == "log_nonpositive":
+        yield Cause(code="bad_data", evidence="a target of the batch is too long for its input")
     odd = evidence.around.oddity
     if mechanism != "overflow":
         return

@@ -8,7 +8,7 @@ from dataclasses import replace
 from whynan.diagnosis.array_fixes import array_fixes
 from whynan.diagnosis.causes import causes_of
 from whynan.diagnosis.chain import chain_of
-from whynan.diagnosis.circumstances import became_a_setting, helps_around
+from whynan.diagnosis.circumstances import became_a_setting, help_of_a_setting, helps_around
 from whynan.diagnosis.eagerly import in_eager_mode
 from whynan.diagnosis.naming import operand_names
 from whynan.diagnosis.numpy_said import finding_by_words
@@ -71,7 +71,7 @@ def _explain(evidence: Evidence) -> Anomaly:
     culprit = origin.inputs[finding.culprit] if finding.culprit is not None else None
     if not finding.causes:
         causes = causes_of(evidence, finding.mechanism, origin, culprit)
-        fixes = helps_around(origin, causes, finding.fixes)
+        fixes = help_of_a_setting(evidence, helps_around(origin, causes, finding.fixes))
         finding = with_root(replace(finding, causes=causes, fixes=fixes), evidence)
     finding = in_eager_mode(finding, evidence)
     return Anomaly(evidence=evidence, finding=finding, chain=chain_of(evidence, finding))

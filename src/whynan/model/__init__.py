@@ -10,6 +10,7 @@ from whynan.model.circumstances import (
     LayerSpread,
     Oddity,
     Sample,
+    Setting,
 )
 from whynan.model.climb import Climb, Rung
 from whynan.model.diagnosis import (
@@ -75,6 +76,7 @@ __all__ = [
     "Rung",
     "Sample",
     "Scalar",
+    "Setting",
     "Sink",
     "Site",
     "TensorStats",

@@ -79,6 +79,17 @@ class Oddity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A number of the user's that an operation was given, perhaps inside a library."""
+
+    name: str
+    value: float
+    file: str
+    line: int
+    text: str  # as it is set there
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
     """The state of the run when it failed: what causes are read from."""
 
@@ -94,4 +105,5 @@ class Circumstances:
     weight_norm: float | None = None  # the largest of a parameter
     moved: float | None = None  # how far the last update can have moved a parameter, as a norm
     moved_lately: float | None = None  # all updates since the loss was lowest
+    setting: Setting | None = None
     loss_factor: float | None = None  # the number that the loss was multiplied by at last

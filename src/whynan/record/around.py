@@ -13,6 +13,7 @@ from whynan.model import Circumstances, Evidence, HistoryRow, Layer, Oddity, Sam
 from whynan.record.modules import clean
 from whynan.record.reads import value_after
 from whynan.record.rows import samples_of
+from whynan.record.set_by import setting_of
 from whynan.seam.devices import double
 from whynan.seam.reading import readable
 
@@ -42,16 +43,23 @@ def look_around(evidence: Evidence, recorder: Recorder) -> Evidence:
                 workers=recorder.batches.workers,
                 loads=bool(recorder.batches.fetches or recorder.batches.iterator() is not None),
                 layers=_layers(recorder),
-                oddity=next((o for t in inputs if (o := oddity_in(t)) is not None), None),
+                oddity=_oddity(inputs, recorder),
                 input_size=_input_size(inputs),
                 weight_norm=_weight_norm(recorder),
                 moved=_moved(history[-1:], recorder),
                 moved_lately=_moved(_since_lowest(history), recorder),
+                setting=setting_of(evidence),
                 loss_factor=recorder.losses.factor(),
             )
     except (RuntimeError, ValueError, TypeError, NotImplementedError):
         return evidence  # an exotic tensor: the diagnosis stands without it
     return replace(evidence, around=around)
+
+
+def _oddity(inputs: list[torch.Tensor], recorder: Recorder) -> Oddity | None:
+    """In what the model was given, or else in what the loader gave with it, such as targets."""
+    given = [t for _, t in recorder.batches.columns() if t.layout is torch.strided and t.dim()]
+    return next((o for t in (*inputs, *given) if (o := oddity_in(t)) is not None), None)
 
 
 def _history(recorder: Recorder) -> tuple[HistoryRow, ...]:
