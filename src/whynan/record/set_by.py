@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 
 from whynan.model import Evidence, OpRecord, Setting
+from whynan.ops.table import row
 from whynan.seam.sites import USER, kind_of_file
 from whynan.source.settings import setting_behind
 
@@ -39,7 +40,9 @@ def _numbers(origin: OpRecord) -> Iterator[tuple[OpRecord, str, float]]:
     for name, given in origin.scalars.items():
         if isinstance(given, float | int) and not isinstance(given, bool) and _is_odd(name, given):
             yield origin, name, float(given)
-    for operand in origin.inputs:
+    told = origin.operand(row(origin.name).of)  # a divisor before what it divides
+    others = [operand for operand in origin.inputs if operand is not told]
+    for operand in (*([told] if told is not None else []), *others):
         for op in operand.upstream[:NEAR]:
             for name, given in op.scalars.items():
                 if not isinstance(given, float | int) or isinstance(given, bool):

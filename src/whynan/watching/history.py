@@ -62,9 +62,11 @@ class History:
         return step < FIRST or step % EVERY == 0
 
     def sample(
-        self, step: int, optimizer: torch.optim.Optimizer, roots: Iterable[torch.nn.Module]
-    ) -> None:
-        """The size of each parameter and of its gradient."""
+        self, step: int, optimizer: torch.optim.Optimizer, roots: Iterable[torch.nn.Module],
+        *, measures: bool = True,
+    ) -> None:  # fmt: skip
+        """The size of each parameter and of its gradient. An update with a closure is no measure of
+        the rate: it searches, and its gradients are those of several places."""
         chosen = [
             (p, weights, gradient)
             for group in optimizer.param_groups
@@ -79,7 +81,7 @@ class History:
         pairs = zip(found[: len(chosen)], found[len(chosen) :], strict=True)
         names = [self._names[id(p)] for p, _, _ in chosen]
         self._layers.add(step, dict(zip(names, pairs, strict=True)))
-        self._watched = [(w, _head(w).clone()) for _, w, _ in chosen]
+        self._watched = [(w, _head(w).clone()) for _, w, _ in chosen] if measures else []
 
     @property
     def is_measuring(self) -> bool:

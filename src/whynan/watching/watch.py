@@ -301,8 +301,9 @@ class Watch:
     def sample(self, step: Step) -> None:
         """For the plots, without which harm can still be seen and told."""
         with contextlib.suppress(Exception):
-            roots = self.recorder.names.roots()
-            self.guard.history.sample(self.progress.step, step.optimizer, roots)
+            roots, history = self.recorder.names.roots(), self.guard.history
+            at, measures = self.progress.step, not step.has_closure
+            history.sample(at, step.optimizer, roots, measures=measures)
 
     step_left = _of_phase("step_left")
 
