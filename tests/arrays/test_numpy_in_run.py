@@ -402,7 +402,7 @@ def test_a_value_that_may_be_another_is_not_named_as_the_origin(
     assert "unknown: whether it is the value of which NumPy said" in said
 
 
-def test_a_second_run_crosses_too(programs: ForkServer, tmp_path: Path) -> None:
+def test_a_repeated_turn_crosses_too(programs: ForkServer, tmp_path: Path) -> None:
     text = """
 raw = np.random.default_rng(0).uniform(1, 2, size=(50, 4, 3))
 raw[40, 2, 1] = -0.5
@@ -417,7 +417,7 @@ for step in range(50):
         programs, tmp_path, f"import numpy as np\nimport torch\n{LOOP}{text}", mode="auto"
     )
     assert result.report is not None
-    assert result.report["reproduced"] == "rerun"
+    assert result.report["reproduced"] == "body"
     anomaly = result.report["anomalies"][0]
     assert (anomaly["location"]["line"], anomaly["mechanism"]) == (
         line_of(script),

@@ -25,6 +25,7 @@ from whynan.lint.scopes import (
     targets,
     turns_off_gradients,
     variable,
+    written_into,
 )
 from whynan.lint.source import Source
 from whynan.lint.spelling import KNOWN, operation
@@ -275,15 +276,7 @@ class Walker:
 
     def _forget(self, target: ast.expr, written: tuple[Term, ...] = ()) -> None:
         """Something was written into it: its values are no longer those of its definition."""
-        while True:  # `x.numpy()[0] = 1` writes into x
-            if isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute):
-                target = target.func
-            elif not isinstance(target, ast.Subscript) and variable(target) is not None:
-                break
-            if not isinstance(target, ast.Subscript | ast.Attribute):
-                return
-            target = target.value
-        name = variable(target)
+        name = written_into(target)
         if name is not None:
             old = self.env.get(name)
             self.env[name] = Term("patched", target, written, kind=old.kind if old else "?")

@@ -178,3 +178,14 @@ def variable(target: ast.expr) -> str | None:
     if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
         return f"{target.value.id}.{target.attr}"
     return target.id if isinstance(target, ast.Name) else None
+
+
+def written_into(target: ast.expr) -> str | None:
+    """The variable that an assignment to this changes: `x.numpy()[0] = 1` writes into x."""
+    while isinstance(target, ast.Subscript) or variable(target) is None:
+        if isinstance(target, ast.Call):
+            target = target.func
+        if not isinstance(target, ast.Subscript | ast.Attribute):
+            return None
+        target = target.value
+    return variable(target)
