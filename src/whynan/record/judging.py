@@ -62,14 +62,23 @@ def only_carried(start: Node, origin: Node) -> bool:
     """An infinity that came in from a file or an array and was only copied since; or a NaN
     that the program names where it makes it: it reads back its own marker."""
     record, value = origin.record, value_of(start)
-    if value is None or (record is not None and not comes_in(record)):
+    if value is None or (record is not None and not comes_in(record) and not _marks(record)):
         return False
-    if cmath.isnan(value) and not (record is not None and is_named(record)):
+    if cmath.isnan(value) and not (record is not None and (_marks(record) or is_named(record))):
         return False
-    return all(
-        n.record is None or "copies" in n.record.info.row.does or comes_in(n.record)
-        for n in path_between(start, origin)
-    )
+    passed = [n.record for n in path_between(start, origin) if n is not origin]
+    return all(r is None or comes_in(r) or _hands_on(r) for r in passed)
+
+
+def _hands_on(record: Record) -> bool:
+    """What it gives back stood in one of its operands, or was written by it."""
+    row = record.info.row
+    return not row.does.isdisjoint(("copies", "fills")) or row.reads in ("where", "put")
+
+
+def _marks(record: Record) -> bool:
+    """Whether NaN is put at some places, as for classes that do not occur."""
+    return any(map(cmath.isnan, nonfinite_scalars(record))) and not is_torchs_own(record)
 
 
 def value_of(node: Node) -> float | complex | None:

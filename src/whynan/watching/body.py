@@ -36,7 +36,7 @@ from whynan.watching.repeating import (
     once_more,
     position,
 )
-from whynan.watching.signs import Noted, is_conclusive
+from whynan.watching.signs import Meant, Noted, is_conclusive
 from whynan.watching.told import How
 
 if TYPE_CHECKING:
@@ -156,18 +156,20 @@ class Body:
             self._known_states(),
         )
 
-        def explain() -> tuple[Evidence, How] | None:
+        def explain() -> tuple[Evidence, How] | Meant | None:
             found = Body(self._watch)._of_read(ways, then, place, states)
-            return None if found is None else (found, "body")
+            return (found, "body") if isinstance(found, Evidence) else found
 
         return Noted(capture(frame), explain) if ways else None
 
     def _of_read(
         self, ways: list[Way], then: torch.Tensor, place: Place, states: list[Any]
-    ) -> Evidence | None:
+    ) -> Evidence | Meant | None:
         if not self._is_possible():
             return None
-        return self._first(ways, states, lambda: ToRead(self._watch, then, place))
+        meant: list[Meant] = []
+        found = self._first(ways, states, lambda: ToRead(self._watch, then, place, meant))
+        return found or next(iter(meant), None)
 
     def _first(
         self, ways: Iterable[Way], states: list[Any], phase: Callable[[], Repeating]

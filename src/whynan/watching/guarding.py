@@ -277,5 +277,5 @@ def _seen_made(sign: Sign) -> Sign | None:
     if sign.sink == "loss" or (sign.value is not None and sign.value != sign.value):
         return sign
     proof = explained(sign.proof)
-    computed = proof is not None and proof.evidence.origin_kind in COMPUTED
+    computed = isinstance(proof, Explained) and proof.evidence.origin_kind in COMPUTED
     return replace(sign, proof=proof) if computed else None

@@ -29,6 +29,7 @@ from whynan.seam.tensors import bad_values, saved_tensors
 from whynan.seam.training import Step
 from whynan.watching.kept import Kept, same_values
 from whynan.watching.live import Live
+from whynan.watching.signs import Meant
 from whynan.watching.told import How
 
 if TYPE_CHECKING:
@@ -134,9 +135,9 @@ class ToBackward(Repeating):
 class ToRead(Repeating):
     """To the same value, taken out at the same place."""
 
-    def __init__(self, watch: Watch, then: torch.Tensor, place: Place) -> None:
+    def __init__(self, watch: Watch, then: torch.Tensor, place: Place, meant: list[Meant]) -> None:
         super().__init__(watch, None, [])
-        self._then, self._place = then, place
+        self._then, self._place, self._meant = then, place, meant
 
     def value_read(self, tensor: torch.Tensor, value: Any, how: str, frame: FrameType) -> None:
         if self.is_here() and self._is_at(frame):
@@ -158,6 +159,8 @@ class ToRead(Repeating):
             return
         signs = self._explained(checks.bad("observed", [(how, tensor)], capture(frame)))
         self.found = [s.proof for s in signs[:1]]
+        if not signs:
+            self._meant.append(Meant())
         raise Reached
 
 

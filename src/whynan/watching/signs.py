@@ -28,18 +28,23 @@ class Explained:
 
 
 @dataclass(frozen=True, slots=True)
+class Meant:
+    """A repeat showed that the program itself has put it there, as a mark."""
+
+
+@dataclass(frozen=True, slots=True)
 class Noted:
     """The proof of one that can be, should it come to matter."""
 
     frames: Frames | None
-    explain: Callable[[], tuple[Evidence, How] | None]
+    explain: Callable[[], tuple[Evidence, How] | Meant | None]
 
 
-def explained(proof: Any) -> Explained | None:
+def explained(proof: Any) -> Explained | Meant | None:
     """What can be said of it without a second run."""
     if isinstance(proof, Noted):
         found = proof.explain()
-        return None if found is None else Explained(*found)
+        return Explained(*found) if isinstance(found, tuple) else found
     return proof if isinstance(proof, Explained) else None
 
 

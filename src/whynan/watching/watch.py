@@ -209,9 +209,9 @@ class Watch:
         if self.told.has_begun:
             return
         found = explained(sign.proof)
-        if found is not None:
+        if isinstance(found, Explained):
             self.told.found(found.evidence, found.how)
-        else:
+        elif found is None:
             self.told.unexplained(sign)
 
     def tell_exception(self, sign: Sign, error: BaseException) -> None:
