@@ -51,7 +51,7 @@ def errors(outputs: list[Any]) -> list[str]:
 
 def test_the_report_names_the_line_of_the_cell_that_made_it(cells: dict[str, list[Any]]) -> None:
     text = shown(cells["harm"])
-    assert "because `log` met" in text
+    assert "because `log` was given" in text
     assert " --> In[2]:3:18" in text
     assert "In[3]:2" in text  # where the zero comes from
     page = shown(cells["harm"], "text/html")

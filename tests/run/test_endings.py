@@ -40,7 +40,7 @@ def test_a_program_that_leaves_by_os_exit_is_told_of(tmp_path: Path, step: int) 
     text = f"import os, training\ntry:\n    training.train({step})\nfinally:\n    os._exit(0)\n"
     done = run(tmp_path, "--json", "report.json", write(tmp_path, text))
     assert done.returncode == 3
-    assert "because `log` met" in done.stderr
+    assert "because `log` was given" in done.stderr
     report = json.loads((tmp_path / "report.json").read_text())
     assert (report["outcome"], report["anomalies"][0]["step"]) == ("anomaly", step)
 
@@ -49,7 +49,7 @@ def test_the_last_word_before_os_exit_is_one(tmp_path: Path) -> None:
     text = "import os, torch\nprint(torch.zeros(3).log().sum(), flush=True)\nos._exit(0)\n"
     done = run(tmp_path, write(tmp_path, text))
     assert (done.returncode, done.stdout) == (3, "tensor(-inf)\n")
-    assert "because `log` met" in done.stderr
+    assert "because `log` was given" in done.stderr
 
 
 @pytest.mark.parametrize("code", [0, 5])
@@ -113,7 +113,7 @@ def test_a_packed_and_a_compiled_program_are_watched(tmp_path: Path) -> None:
     for program in ("program.pyz", "program.pyc"):
         done = run(tmp_path, program)
         assert done.returncode == 3, done.stderr
-        assert "because `log` met" in done.stderr
+        assert "because `log` was given" in done.stderr
 
 
 def test_steps_that_were_harmful_later_are_counted_once(tmp_path: Path) -> None:

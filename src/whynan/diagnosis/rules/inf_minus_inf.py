@@ -28,8 +28,9 @@ from whynan.diagnosis.naming import short_call
 from whynan.diagnosis.registry import rule
 from whynan.diagnosis.words import origin_label, spoken, subject
 from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, number
+from whynan.ops.table import that
 
-LARGEST = frozenset({"max", "amax", "logsumexp", "maximum"})
+LARGEST = that("largest") | {"logsumexp", "maximum"}
 ROW_WITH_A_CHOICE = Fix(kind="guard_mask", title="leave every row at least one entry that is not masked, or skip such rows; a finite fill would only choose among what is masked")  # fmt: skip
 SELECT = Fix(kind="select_finite", title="keep infinities out of the arithmetic: select with the mask, `torch.where(mask, x, y)`, instead of adding them")  # fmt: skip
 

@@ -18,7 +18,7 @@ from whynan.source.bindings import Binding
 
 SCALED = that("keeps") | {"mul", "div", "neg"}  # what lies between
 HUGE = 1e8
-DIVIDES = ("chunk", "split", "unbind", "tensor_split", "select", "narrow")
+DIVIDES = that("splits") | {"select", "narrow"}
 LAYERS = frozenset({"addmm", "mm", "linear", "bmm", "baddbmm"})
 
 

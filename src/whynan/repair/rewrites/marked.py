@@ -20,7 +20,6 @@ from whynan.repair.source import Expression, Source
 MECHANISMS = ("nan_literal", "nonfinite_data", "zero_times_inf")
 TESTS = {"isnan": False, "isfinite": True}  # whether True means that the value is known
 NAN_AWARE = {"nanmean": "mean", "nansum": "sum"}
-COUNTS = ("sum", "count_nonzero", "any", "all", "mean", "float", "numel")
 TITLE = "set the missing targets aside before the arithmetic: masked afterwards, 0 times NaN is still a NaN gradient"
 
 
