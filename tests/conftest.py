@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -25,6 +26,17 @@ def cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_compiled() -> Iterator[None]:
+    """What one test compiles in this process is nothing that the next one's report should name."""
+    yield
+    if "torch._dynamo" in sys.modules:
+        from whynan.seam.compiling import has_compiled
+
+        if has_compiled():
+            sys.modules["torch"].compiler.reset()
 
 
 @pytest.fixture(scope="session")
