@@ -226,6 +226,17 @@ def _is_given(operand: Operand | None) -> bool:
     return is_mask(operand.stats) or (operand.stats.max or 0) > 1
 
 
+def _weighs_itself(source: Source, log: Fn) -> bool:
+    """`p * log(p)`, whose value at 0 is 0 whatever the floor."""
+    product = source.parent(log.node)
+    if not isinstance(product, cst.BinaryOperation):
+        return False
+    if not isinstance(product.operator, cst.Multiply):
+        return False
+    other = product.left if product.right is log.node else product.right
+    return source.code(other) == source.code(log.operand)
+
+
 def _has_underflowed(case: Case) -> bool:
     """exp(-200) summed: above a floor the logarithm would be a constant, without a slope."""
     makers = case.culprit.upstream if case.culprit is not None else ()
@@ -236,7 +247,7 @@ def _has_underflowed(case: Case) -> bool:
 def _floored(case: Case, source: Source, log: Fn) -> Iterator[Candidate]:
     """Guards: the argument is kept above the singular point."""
     operand, argument = case.culprit, log.operand
-    if _is_given(operand) or _has_underflowed(case):
+    if (_is_given(operand) and not _weighs_itself(source, log)) or _has_underflowed(case):
         return
     known = row(log.name)
     if known.place and log.rest:
