@@ -44,6 +44,8 @@ def _numbers(origin: OpRecord) -> Iterator[tuple[OpRecord, str, float]]:
     others = [operand for operand in origin.inputs if operand is not told]
     for operand in (*([told] if told is not None else []), *others):
         for op in operand.upstream[:NEAR]:
+            if "compares" in row(op.name).does:  # `ids == PAD` marks entries, and scales nothing
+                continue
             for name, given in op.scalars.items():
                 if not isinstance(given, float | int) or isinstance(given, bool):
                     continue
