@@ -289,7 +289,7 @@ def test_only_a_table_has_rows_and_columns(
         ("v = torch.ones(3)\nprint(v / (v - torch.tensor(1.0)))", "the divisor is a difference"),
         ("v = torch.ones(3)\nprint(v / (v.max() - v.min()))", "the divisor is the range"),
         ("n = torch.ones(3)\nprint((n * 0) / (n - 1))", "the divisor is a number less one"),
-        ("tau = 0.0\nprint(torch.ones(3) / tau)", "a plain number: keep it above 0 where it is"),
+        ("tau = 0.0\nprint(torch.ones(3) / tau)", "give `tau` a value above 0: program.py:2 sets"),
         ("v = torch.zeros(3)\nprint(1 / v.tanh())", "keep the divisor away from 0, for a count"),
     ],
 )  # fmt: skip

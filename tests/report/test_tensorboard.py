@@ -87,7 +87,7 @@ def test_the_command_writes_them_without_torch(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, "whynan: wrote r.html\n")
     assert scalars(read(tmp_path / "runs"), "whynan/loss") == [(0, 1.5), (1, math.inf)]
     assert "t.py:3:5" in (tmp_path / "r.html").read_text()
 
