@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import sys
+import threading
 from typing import Any
 
 
 class _Waiting:
-    """Standard output, but for what is written."""
+    """Standard output, but for what the thread that repeats the step writes."""
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream
         self.texts: list[str] | None = []
+        self._thread = threading.get_ident()
 
-    def write(self, text: str) -> int:
-        if self.texts is None:  # somebody has kept it
-            return int(self.stream.write(text))
+    def write(self, text: str) -> Any:
+        if self.texts is None or threading.get_ident() != self._thread:
+            return self.stream.write(text)  # somebody has kept it, or says it for the first time
         self.texts.append(text)
         return len(text)
 

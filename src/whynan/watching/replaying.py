@@ -132,6 +132,7 @@ class Replaying(Live):
         self.watch.rewind.stop()
 
     def ends(self, error: BaseException | None) -> None:
+        self.let_print()
         if not self._explains:
             self._give_up()
 
