@@ -57,9 +57,9 @@ class Redirection:
         self._renew()
         self._wrap_databases()
         # It would remove by descriptors of folders.
-        shutil_: Any = shutil
-        had, shutil_._use_fd_functions = shutil_._use_fd_functions, False
-        self._patches.on_restore(partial(setattr, shutil_, "_use_fd_functions", had))
+        had = shutil._use_fd_functions  # type: ignore[attr-defined]  # no stub has it
+        shutil._use_fd_functions = False  # type: ignore[attr-defined]
+        self._patches.on_restore(partial(setattr, shutil, "_use_fd_functions", had))
 
     def know_torch(self, torch: Any) -> None:
         """It writes files by itself."""
