@@ -12,7 +12,7 @@ ASKING = {"getattr", "hasattr", "setattr", "delattr", "wrap", "import_module"}
 # Private names of Python's, NumPy's and safetensors' own.
 OTHERS = {
     "_getframe", "_current_frames", "_replace", "_fields", "_inst", "_rand", "_bit_generator", "_exit",
-    "_flatten", "_flatten_as_ptr", "_bootstrap_inner", "_showwarnmsg", "_target", "_args",
+    "_flatten", "_flatten_as_ptr", "_bootstrap_inner", "_showwarnmsg", "_target", "_args", "_use_fd_functions",
 }  # fmt: skip
 
 
