@@ -13,6 +13,7 @@ from torch import nn
 
 from whynan.seam.compiling import has_compiled, leave_own_alone
 from whynan.seam.events import Events
+from whynan.seam.members import hook_alone, unhook
 from whynan.seam.patches import Patches
 from whynan.seam.private import MODULE_CALL, dispatch_modes, hooks_after, hooks_before
 from whynan.seam.quiet import pause, resume
@@ -57,18 +58,22 @@ def _without_the_recorder(original: Callable[..., Any]) -> Callable[..., Any]:
 class _Local(threading.local):
     def __init__(self) -> None:
         self.blocks = 0  # nested no_grad and inference_mode blocks
-        self.depth = 0  # nested module calls
+        self.depth = 0  # nested calls of modules that are heard of
+        self.alone: Any = None  # the outermost one, while it is the only one that is
 
 
 class _WithoutGradients:
     """The outermost module's output inside `no_grad` and `inference_mode`. Global module hooks are there
-    only inside them: every module call would pay for them in training, where the loss tells all."""
+    only inside them: every module call would pay for them in training, where the loss tells all. While
+    the outermost module runs, hooks of its own take their place, so that its parts pay nothing; but not
+    while several threads are inside such blocks, as the global ones are those of all."""
 
     def __init__(self, events: Events) -> None:
         self._events = events
         self._local = _Local()
         self._key = id(self)
         self._wanted = True
+        self._inside: set[int] = set()  # threads
 
     def give_up(self) -> None:
         """For good: a compiler would warn of the hooks and take them into its graphs."""
@@ -79,13 +84,18 @@ class _WithoutGradients:
         hooks_before.pop(self._key, None)
         hooks_after.pop(self._key, None)
 
+    def _put(self) -> None:
+        if self._wanted:
+            hooks_before[self._key] = self._enter
+            hooks_after[self._key] = self._leave
+
     def wrap_enter(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def enter(block: Any) -> Any:
             local = self._local
             if local.blocks == 0 and self._wanted:
-                local.depth = 0
-                hooks_before[self._key] = self._enter
-                hooks_after[self._key] = self._leave
+                self._forget_call()
+                self._inside.add(threading.get_ident())
+                self._put()
             local.blocks += 1
             return original(block)
 
@@ -96,22 +106,49 @@ class _WithoutGradients:
             local = self._local
             local.blocks = max(0, local.blocks - 1)
             if local.blocks == 0:
-                self.remove()
+                self._forget_call()
+                self._inside.discard(threading.get_ident())
+                if not self._inside:
+                    self.remove()
             return original(block, *error)
 
         return leave
 
+    def _forget_call(self) -> None:
+        """One that was interrupted has not been left."""
+        local = self._local
+        local.depth = 0
+        if local.alone is not None:
+            unhook(local.alone, self._key)
+            local.alone = None
+
     def _enter(self, module: Any, args: Any) -> None:
         local = self._local
+        if local.alone is not None and local.alone is not module:
+            return
         local.depth += 1
-        if local.depth == 1 and self._events.quiet.is_the_programs and not torch.is_grad_enabled():
+        if local.depth > 1:
+            return
+        if self._events.quiet.is_the_programs and not torch.is_grad_enabled():
             self._events.tell("model_begins", args, sys._getframe(1).f_locals.get("kwargs"))
+        if len(self._inside) == 1:
+            self.remove()
+            hook_alone(module, self._key, self._enter, self._leave)
+            local.alone = module
 
     def _leave(self, module: Any, args: Any, output: Any) -> None:
         local = self._local
-        local.depth = max(0, local.depth - 1)
-        if local.depth or not local.blocks or not self._events.quiet.is_the_programs:
+        if not local.depth or (local.alone is not None and local.alone is not module):
             return
+        local.depth -= 1
+        if local.depth:
+            return
+        if local.alone is not None:
+            unhook(module, self._key)
+            local.alone = None
+            self._put()
+        if output is None or not local.blocks or not self._events.quiet.is_the_programs:
+            return  # None: it raised
         if not torch.is_grad_enabled() and not _is_part_of_another():  # else a closure in step()
             self._events.tell("model_returned", module, output, sys._getframe(1))
         else:
