@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -37,14 +38,22 @@ class Heard:
 
 @pytest.fixture
 def heard() -> Iterator[Heard]:
+    with listening() as listener:
+        yield listener
+
+
+@contextmanager
+def listening() -> Iterator[Heard]:
     def fail(error: BaseException) -> bool:
         raise error
 
     listener, patches, events = Heard(), Patches(), Events(Quiet(fail))
     events.listen(listener)
     models.install(events, patches)
-    yield listener
-    patches.restore()
+    try:
+        yield listener
+    finally:
+        patches.restore()
 
 
 class Part(nn.Module):
@@ -160,3 +169,60 @@ def test_a_module_is_left_as_it_was(heard: Heard) -> None:
     with torch.no_grad():
         whole(X)
     assert {name: dict(v) for name, v in vars(whole).items() if isinstance(v, dict)} == before
+
+
+@pytest.fixture
+def with_gradients() -> Iterator[None]:
+    yield
+    torch.set_grad_enabled(True)
+
+
+@pytest.mark.usefixtures("with_gradients")
+def test_gradients_that_are_switched_off(heard: Heard) -> None:
+    """As a function, a block or a decorator, by the program itself."""
+    switched, block, decorated, later = Whole(), Whole(), Whole(), Whole()
+
+    @torch.set_grad_enabled(False)
+    def call() -> None:
+        decorated(X)
+
+    with torch.set_grad_enabled(False):
+        block(X)
+    with torch.set_grad_enabled(True):
+        later(X)
+    call()
+    torch.set_grad_enabled(False)
+    switched(X)
+    with torch.no_grad():
+        switched(X)
+    switched(X)
+    with torch.enable_grad():
+        later(X)
+    torch.set_grad_enabled(True)
+    later(X)
+    assert heard.modules == [block, decorated, switched, switched, switched]
+    assert later.part.caller == "_call_impl"
+
+
+@pytest.mark.usefixtures("with_gradients")
+def test_gradients_that_were_switched_off_before() -> None:
+    torch.set_grad_enabled(False)
+    with listening() as heard:
+        whole = Whole()
+        whole(X)
+        torch.set_grad_enabled(True)
+        whole(X)
+    assert heard.modules == [whole]
+
+
+def test_an_optimizers_own_switch_is_none(heard: Heard) -> None:
+    whole = nn.Linear(2, 1)
+    optimizer = torch.optim.Adam(whole.parameters())
+
+    def closure() -> float:
+        optimizer.zero_grad()
+        whole(X).sum().backward()
+        return 0.0
+
+    optimizer.step(closure)
+    assert heard.modules == []

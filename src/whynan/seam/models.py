@@ -29,6 +29,11 @@ def install(events: Events, patches: Patches) -> None:
     for block in (torch.no_grad, torch.inference_mode):
         patches.wrap(block, "__enter__", without.wrap_enter)
         patches.wrap(block, "__exit__", without.wrap_exit)
+    for name in ("__init__", "__call__"):
+        patches.wrap(torch.set_grad_enabled, name, without.wrap_switch)
+    for name in ("__enter__", "__exit__"):
+        patches.after(torch.set_grad_enabled, name, without.look)
+    without.look()
     patches.on_restore(without.remove)
     casts = _Casts(events)
     patches.wrap(nn.Module, "half", casts.wrap_half)
@@ -57,16 +62,17 @@ def _without_the_recorder(original: Callable[..., Any]) -> Callable[..., Any]:
 
 class _Local(threading.local):
     def __init__(self) -> None:
-        self.blocks = 0  # nested no_grad and inference_mode blocks
+        self.blocks = 0  # nested blocks without gradients
+        self.is_off = False  # the program has switched gradients off outside of any block
         self.depth = 0  # nested calls of modules that are heard of
         self.alone: Any = None  # the outermost one, while it is the only one that is
 
 
 class _WithoutGradients:
-    """The outermost module's output inside `no_grad` and `inference_mode`. Global module hooks are there
-    only inside them: every module call would pay for them in training, where the loss tells all. While
-    the outermost module runs, hooks of its own take their place, so that its parts pay nothing; but not
-    while several threads are inside such blocks, as the global ones are those of all."""
+    """The outermost module's output where there are no gradients. Global module hooks are there only
+    then: every module call would pay for them in training, where the loss tells all. While the outermost
+    module runs, hooks of its own take their place, so that its parts pay nothing; but not while several
+    threads are without gradients, as the global ones are those of all."""
 
     def __init__(self, events: Events) -> None:
         self._events = events
@@ -89,13 +95,46 @@ class _WithoutGradients:
             hooks_before[self._key] = self._enter
             hooks_after[self._key] = self._leave
 
+    def look(self, *_: Any) -> None:
+        """Whether the program has switched gradients off or on, outside of any block."""
+        local = self._local
+        is_off = not torch.is_grad_enabled()
+        if local.blocks or is_off == local.is_off:
+            return
+        local.is_off = is_off
+        if is_off:
+            self._begin()
+        else:
+            self._end()
+
+    def _begin(self) -> None:
+        if self._wanted:
+            self._forget_call()
+            self._inside.add(threading.get_ident())
+            self._put()
+
+    def _end(self) -> None:
+        self._forget_call()
+        self._inside.discard(threading.get_ident())
+        if not self._inside:
+            self.remove()
+
+    def wrap_switch(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """That of torch's own optimizers lasts as long as their steps."""
+
+        def switch(block: Any, *args: Any, **kwargs: Any) -> Any:
+            given = original(block, *args, **kwargs)
+            if not self._local.blocks and not is_torch_file(sys._getframe(1).f_code.co_filename):
+                self.look()
+            return given
+
+        return switch
+
     def wrap_enter(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def enter(block: Any) -> Any:
             local = self._local
-            if local.blocks == 0 and self._wanted:
-                self._forget_call()
-                self._inside.add(threading.get_ident())
-                self._put()
+            if not (local.blocks or local.is_off):
+                self._begin()
             local.blocks += 1
             return original(block)
 
@@ -105,11 +144,8 @@ class _WithoutGradients:
         def leave(block: Any, *error: Any) -> Any:
             local = self._local
             local.blocks = max(0, local.blocks - 1)
-            if local.blocks == 0:
-                self._forget_call()
-                self._inside.discard(threading.get_ident())
-                if not self._inside:
-                    self.remove()
+            if not (local.blocks or local.is_off):
+                self._end()
             return original(block, *error)
 
         return leave
@@ -147,7 +183,8 @@ class _WithoutGradients:
             unhook(module, self._key)
             local.alone = None
             self._put()
-        if output is None or not local.blocks or not self._events.quiet.is_the_programs:
+        without = local.blocks or local.is_off
+        if output is None or not without or not self._events.quiet.is_the_programs:
             return  # None: it raised
         if not torch.is_grad_enabled() and not _is_part_of_another():  # else a closure in step()
             self._events.tell("model_returned", module, output, sys._getframe(1))
