@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 ROOT = Path(__file__).resolve().parents[2]
-LIMIT_S = 120.0
+LIMIT_S = float(os.environ.get("FIX_LIMIT_S", "120"))
 
 
 class RepairServer:

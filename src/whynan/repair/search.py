@@ -33,6 +33,7 @@ SECOND_TRIES = 4  # candidates for a fault that a first change uncovered
 BOUNDS = (
     "clamp",
     "raise_eps",
+    "default_eps",
     "add_eps",
     "eps_inside",
     "finite_",
@@ -42,6 +43,8 @@ BOUNDS = (
     "separate_",
     "divisor_",
 )
+# What the program guards itself with, only larger: float64 is no reference for it.
+SETTINGS = ("raise_eps", "default_eps")
 # They make a number bearable that should not be there.
 COVERS = ("clamp_", "np_maximum", "clip_grad", "lower_lr")
 FLOOR = re.compile(r"([\w.]+|\([^()]*\))\.clamp\(min=([\d.e-]+)\)")
@@ -211,7 +214,7 @@ class Search:
         if (
             verdict.verdict == "verified"
             and candidate.tier is Tier.GUARD
-            and candidate.kind != "raise_eps"
+            and candidate.kind not in SETTINGS
         ):
             verdict = self._compared(verdict, ran)
         tried = Tried(candidate=candidate, verdict=verdict, seconds=ran.seconds)

@@ -7,6 +7,7 @@ from whynan.repair.case import Candidate, Case
 from whynan.repair.rewrites import (
     across,
     arrays,
+    ceilings,
     clamps,
     corrections,
     data,
@@ -38,7 +39,7 @@ from whynan.repair.rewrites import (
 )
 
 FAMILIES = (
-    marked, entropy, noise, squashed, products, moments, existing, options, logarithms, across, running_sums, corrections, iterations, exponentials, log_space, roots, selection, plain, division, domain, clamps, masks, matrices, switches, precision, reading, data,
+    marked, entropy, noise, squashed, products, moments, existing, options, logarithms, across, running_sums, corrections, iterations, ceilings, exponentials, log_space, roots, selection, plain, division, domain, clamps, masks, matrices, switches, precision, reading, data,
     features,
     training,
 )  # fmt: skip

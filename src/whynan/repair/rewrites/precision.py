@@ -16,6 +16,7 @@ HALVES = {
     "torch.float16": "torch.bfloat16", "torch.half": "torch.bfloat16", "float16": "bfloat16",
     '"float16"': '"bfloat16"',
 }  # fmt: skip
+PRODUCTS = ("matmul", "bmm", "mm", "mv")
 SCALE_FIRST = "scale before the product, not after it: the sum then stays in range"
 
 
@@ -51,55 +52,69 @@ def _is_long_product(case: Case) -> bool:
 def _scaled_first(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:
     """scores = q @ k.T, then scores / scale: dividing q first stays in range."""
     yield from _scaled_inside(case, source, node)
-    product = binary(node, cst.MatrixMultiply)
     above = source.parent(node)
-    if product is None or not isinstance(above, cst.Assign):
+    if not isinstance(above, cst.Assign):
         return
     name = source.code(above.targets[0].target)
-    for quotient in source.every(cst.BinaryOperation, source.scope(node)):
-        line = source.statement(quotient)
-        scaled = isinstance(quotient.operator, cst.Divide) and source.code(quotient.left) == name
-        if not scaled or line is None or source.start(quotient) < source.start(node):
+    for scaled in source.every(cst.BinaryOperation, source.scope(node)):
+        line = source.statement(scaled)
+        sign = {cst.Divide: "/", cst.Multiply: "*"}.get(type(scaled.operator))
+        known = sign is not None and source.code(scaled.left) == name
+        if not known or line is None or source.start(scaled) < source.start(node):
             continue
-        text = f"({source.code(product.left)} / {source.code(quotient.right)}) @ {source.code(product.right)}"
+        text = _of_scaled(source, node, f"{sign} {source.receiver(scaled.right)}")
+        if text is None:
+            return
         edit = Edit(source).replace(node, text)
-        whole = source.parent(quotient)
+        whole = source.parent(scaled)
         if isinstance(whole, cst.Assign) and source.code(whole.targets[0].target) == name:
             edit.remove(line)
         else:
-            edit.replace(quotient, name)
+            edit.replace(scaled, name)
         yield from case.change(edit, "scale_first", SCALE_FIRST, Tier.EXACT)
         return
 
 
 def _scaled_inside(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:
-    """`q @ k.T / scale`, `torch.matmul(q, k.T) * scale` in one expression."""
-    scaled, call = source.parent(node), fn(source, node)
-    product = binary(node, cst.MatrixMultiply)
-    if not isinstance(scaled, cst.BinaryOperation) or scaled.left is not node:
+    """`q @ k.T / scale`, `scale * torch.matmul(q, k.T)` in one expression."""
+    scaled = source.parent(node)
+    if not isinstance(scaled, cst.BinaryOperation):
         return
-    if isinstance(scaled.operator, cst.Divide):
+    is_first = scaled.left is node
+    if isinstance(scaled.operator, cst.Divide) and is_first:
         sign = "/"
     elif isinstance(scaled.operator, cst.Multiply):
         sign = "*"
     else:
         return
-    factor = source.code(scaled.right)
+    factor = source.receiver(scaled.right if is_first else scaled.left)
+    text = _of_scaled(source, node, f"{sign} {factor}")
+    if text is not None:
+        edit = Edit(source).replace(scaled, text)
+        yield from case.change(edit, "scale_first", SCALE_FIRST, Tier.EXACT)
+
+
+def _of_scaled(source: Source, node: Expression, scale: str) -> str | None:
+    """The product with its first factor scaled."""
+    product, call = binary(node, cst.MatrixMultiply), fn(source, node)
     if product is not None:
-        text = f"({source.code(product.left)} {sign} {factor}) @ {source.code(product.right)}"
-    elif call is not None and call.name in ("matmul", "bmm", "mm") and not call.inplace:
-        first = f"{source.receiver(call.operand)} {sign} {factor}"
-        text = call.rebuilt(call.name, first if call.namespace is not None else f"({first})")
-    else:
-        return
-    edit = Edit(source).replace(scaled, text)
-    yield from case.change(edit, "scale_first", SCALE_FIRST, Tier.EXACT)
+        return f"({source.receiver(product.left)} {scale}) @ {source.code(product.right)}"
+    if call is None or call.inplace:
+        return None
+    if call.name == "einsum" and call.namespace is not None and call.rest:
+        first = call.rest[0].value
+        scaled = cst.parse_expression(f"{source.receiver(first)} {scale}")
+        return source.code(call.node.deep_replace(first, scaled))
+    if call.name not in PRODUCTS:
+        return None
+    first_text = f"{source.receiver(call.operand)} {scale}"
+    return call.rebuilt(call.name, first_text if call.namespace is not None else f"({first_text})")
 
 
 def _wider(case: Case, source: Source, node: Expression, cast: str) -> Iterator[Candidate]:
     """The operation on a wider copy of its operand."""
     call, power = fn(source, node), binary(node, cst.Power)
-    if call is not None and call.name not in ("half", "to", "float", "backward", "step"):
+    if call is not None and call.name not in ("half", "to", "float", "backward", "step", "einsum"):
         start = _first_of_chain(source, call.operand)
     elif power is not None:
         start = _first_of_chain(source, power.left)
