@@ -53,6 +53,19 @@ def _is_cast(change: Binding) -> bool:
     return isinstance(func, ast.Attribute) and func.attr in CASTS
 
 
+def target_of(source: Source, element: cst.Element) -> cst.BaseExpression | None:
+    """`b` for the second value of `a, b = f(), g()`."""
+    values = source.parent(element)
+    assign = source.parent(values) if isinstance(values, cst.Tuple) else None
+    if not isinstance(assign, cst.Assign) or assign.value is not values or len(assign.targets) > 1:
+        return None
+    targets = assign.targets[0].target
+    if not isinstance(targets, cst.Tuple) or len(targets.elements) != len(values.elements):
+        return None
+    found = targets.elements[values.elements.index(element)]
+    return found.value if isinstance(found, cst.Element) else None
+
+
 def class_of(source: Source, node: cst.CSTNode) -> cst.ClassDef | None:
     """The class whose method it is."""
     block = source.parent(node)

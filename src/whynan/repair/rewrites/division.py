@@ -38,6 +38,10 @@ def propose(case: Case) -> Iterator[Candidate]:
         return  # a made-up score would change the mean of the others
     quotient = binary(node, cst.Divide)
     if quotient is not None:
+        chosen = list(_chosen(case, source, quotient))
+        yield from chosen
+        if chosen:
+            return  # a floor would make up a huge error
         yield from _normalized(case, source, quotient)
     yield from _counted(case, source, divisor)
     if quotient is not None:
@@ -47,8 +51,30 @@ def propose(case: Case) -> Iterator[Candidate]:
 
 def left_out_of_mean(case: Case) -> Iterator[Candidate]:
     """A score of a class that occurs nowhere, shown as part of a mean."""
+    numerator = case.origin.inputs[0].value if case.origin.inputs else None
+    if case.mechanism == "division_by_zero" and numerator != 0:
+        return
     if case.anomaly.evidence.sink in ("observed", "output") and case.origin.phase == "forward":
         yield from nan_aware(case, "leave what has no value out of the mean: it occurs nowhere, neither found nor missed")  # fmt: skip
+
+
+def _chosen(case: Case, source: Source, quotient: cst.BinaryOperation) -> Iterator[Candidate]:
+    """`((p - y).abs() / y.abs()).mean()` that is shown: what is relative to 0 is left out of the mean."""
+    above = source.parent(quotient)
+    mean = fn(source, source.parent(above)) if isinstance(above, (cst.Arg, cst.Attribute)) else None
+    shown = case.anomaly.evidence.sink in ("observed", "output")
+    if mean is None or mean.operand is not quotient or mean.name != "mean" or mean.rest or not shown:
+        return
+    same = {o.stats.shape for o in case.origin.inputs if o.stats is not None}
+    if len(case.origin.inputs) != 2 or len(same) != 1:
+        return
+    bottom = quotient.right
+    call = fn(source, bottom)
+    bare = call.operand if call is not None and call.name == "abs" else bottom
+    test = f"{source.code(bare)} != 0"
+    edit = Edit(source).replace(quotient, f"({source.code(quotient.with_changes(lpar=(), rpar=()))})[{test}]")
+    title = f"leave the elements without {source.quoted(bare, 'a divisor')} out of the mean: relative to 0 there is no error"
+    yield from case.change(edit, "leave_out_zeros", title, Tier.GUARD)
 
 
 def _divisor(source: Source, node: Expression) -> Expression | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from whynan.repair.calls import binary, fn
-from whynan.repair.case import Candidate, Case, Tier
+from whynan.repair.case import HALF, Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.source import Expression, Source
 
@@ -16,6 +16,7 @@ HALVES = {
     "torch.float16": "torch.bfloat16", "torch.half": "torch.bfloat16", "float16": "bfloat16",
     '"float16"': '"bfloat16"',
 }  # fmt: skip
+SATURATED = ("log_nonpositive", "gradient_singularity", "division_by_zero")
 PRODUCTS = ("matmul", "bmm", "mm", "mv")
 SCALE_FIRST = "scale before the product, not after it: the sum then stays in range"
 
@@ -30,6 +31,8 @@ def propose(case: Case) -> Iterator[Candidate]:
             yield from _wider(case, source, node, "float")
         elif (in_step and case.dtype == "float32") or _is_long_product(case):
             yield from _wider(case, source, node, "double")
+    if case.dtype in HALF and not in_step and case.mechanism in SATURATED:
+        yield from _squashed_in_float(case)
     if (
         narrow
         and not in_step
@@ -37,6 +40,21 @@ def propose(case: Case) -> Iterator[Candidate]:
     ):
         for file in case.files():
             yield from _in_bfloat16(case, file)
+
+
+def _squashed_in_float(case: Case) -> Iterator[Candidate]:
+    """`torch.sigmoid(x.float())`: half precision rounds it to 1 long before float32 does."""
+    codes = {cause.code for cause in case.anomaly.finding.causes}
+    found = case.upstream_expression("sigmoid", "_softmax", "tanh")
+    if found is None or not codes & {"saturation", "underflow", "low_precision"}:
+        return
+    source, node, _ = found
+    call = fn(source, node)
+    if call is None or call.inplace or call.argument(9, "dtype") is not None:
+        return
+    edit = Edit(source).replace(call.operand, f"{source.receiver(call.operand)}.float()")
+    title = f"compute {source.quoted(node, 'the probability')} in float32: {case.dtype} rounds it to 0 or 1"
+    yield from case.change(edit, "cast_float32", title, Tier.EXACT)
 
 
 def _is_long_product(case: Case) -> bool:
