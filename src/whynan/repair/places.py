@@ -57,13 +57,14 @@ def target_of(source: Source, element: cst.Element) -> cst.BaseExpression | None
     """`b` for the second value of `a, b = f(), g()`."""
     values = source.parent(element)
     assign = source.parent(values) if isinstance(values, cst.Tuple) else None
-    if not isinstance(assign, cst.Assign) or assign.value is not values or len(assign.targets) > 1:
+    if not isinstance(values, cst.Tuple) or not isinstance(assign, cst.Assign):
         return None
-    targets = assign.targets[0].target
-    if not isinstance(targets, cst.Tuple) or len(targets.elements) != len(values.elements):
+    if assign.value is not values or len(assign.targets) > 1:
         return None
-    found = targets.elements[values.elements.index(element)]
-    return found.value if isinstance(found, cst.Element) else None
+    left: cst.BaseExpression = assign.targets[0].target
+    if not isinstance(left, cst.Tuple) or len(left.elements) != len(values.elements):
+        return None
+    return left.elements[values.elements.index(element)].value
 
 
 def class_of(source: Source, node: cst.CSTNode) -> cst.ClassDef | None:

@@ -18,7 +18,9 @@ from whynan.repair.source import Expression, Source
 MECHANISMS = ("overflow", "gradient_singularity", "zero_times_inf", "nan_literal")
 MINIMA = ("minimum", "min", "fmin")
 CLAMPS = ("clamp", "clip", "clamp_max")
-TITLE = "cut off the exponent, not the exponential: the infinity that is not chosen has a gradient, too"
+TITLE = (
+    "cut off the exponent, not the exponential: the infinity that is not chosen has a gradient, too"
+)
 
 
 def propose(case: Case) -> Iterator[Candidate]:

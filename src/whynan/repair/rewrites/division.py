@@ -63,7 +63,13 @@ def _chosen(case: Case, source: Source, quotient: cst.BinaryOperation) -> Iterat
     above = source.parent(quotient)
     mean = fn(source, source.parent(above)) if isinstance(above, (cst.Arg, cst.Attribute)) else None
     shown = case.anomaly.evidence.sink in ("observed", "output")
-    if mean is None or mean.operand is not quotient or mean.name != "mean" or mean.rest or not shown:
+    if (
+        mean is None
+        or mean.operand is not quotient
+        or mean.name != "mean"
+        or mean.rest
+        or not shown
+    ):
         return
     same = {o.stats.shape for o in case.origin.inputs if o.stats is not None}
     if len(case.origin.inputs) != 2 or len(same) != 1:
@@ -72,7 +78,9 @@ def _chosen(case: Case, source: Source, quotient: cst.BinaryOperation) -> Iterat
     call = fn(source, bottom)
     bare = call.operand if call is not None and call.name == "abs" else bottom
     test = f"{source.code(bare)} != 0"
-    edit = Edit(source).replace(quotient, f"({source.code(quotient.with_changes(lpar=(), rpar=()))})[{test}]")
+    edit = Edit(source).replace(
+        quotient, f"({source.code(quotient.with_changes(lpar=(), rpar=()))})[{test}]"
+    )
     title = f"leave the elements without {source.quoted(bare, 'a divisor')} out of the mean: relative to 0 there is no error"
     yield from case.change(edit, "leave_out_zeros", title, Tier.GUARD)
 

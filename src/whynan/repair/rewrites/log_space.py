@@ -150,7 +150,9 @@ class Form:
         if inside is None or not inside.isidentifier():
             return None
         eye = f"torch.eye(len({inside}), dtype=torch.bool, device={inside}.device)"
-        return total.rebuilt("logsumexp", f"{inside}.masked_fill({eye}, -torch.inf)", namespace="torch")
+        return total.rebuilt(
+            "logsumexp", f"{inside}.masked_fill({eye}, -torch.inf)", namespace="torch"
+        )
 
     def _variable(self, node: Expression) -> str | None:
         value = self.source.definition(node)

@@ -103,7 +103,9 @@ def _softmax_by_hand(case: Case, source: Source, node: Expression) -> Iterator[C
     found = 0
     scope = source.scope(node)
     for quotient in source.every(cst.BinaryOperation, None if scope is source.module else scope):
-        if not isinstance(quotient.operator, cst.Divide) or source.start(quotient) < source.start(node):
+        if not isinstance(quotient.operator, cst.Divide) or source.start(quotient) < source.start(
+            node
+        ):
             continue
         total = made_by(source, quotient.right, "sum")
         if total is not None and source.same(total.operand, quotient.left):

@@ -101,7 +101,9 @@ def _schedule(
         value = source.value_of(node)
         return _schedule(constants, source, value, depth - 1) if value is not None else None
     try:
-        called = constants.project.function(source, node.func) if isinstance(node, cst.Call) else None
+        called = (
+            constants.project.function(source, node.func) if isinstance(node, cst.Call) else None
+        )
     except Lost:
         return None
     if called is None:

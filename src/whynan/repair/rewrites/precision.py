@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 
 import libcst as cst
 
 from whynan.repair.calls import binary, fn
 from whynan.repair.case import HALF, Candidate, Case, Tier
+from whynan.repair.constants import Constants
 from whynan.repair.edit import Edit
+from whynan.repair.project import Project
 from whynan.repair.source import Expression, Source
 
 HALVES = {
     "torch.float16": "torch.bfloat16", "torch.half": "torch.bfloat16", "float16": "bfloat16",
     '"float16"': '"bfloat16"',
 }  # fmt: skip
+SCALES = 2.0**11  # a factor like this is a loss scale
+SMALL_LOSS = 1e3
 SATURATED = ("log_nonpositive", "gradient_singularity", "division_by_zero")
 PRODUCTS = ("matmul", "bmm", "mm", "mv")
 SCALE_FIRST = "scale before the product, not after it: the sum then stays in range"
@@ -27,6 +32,7 @@ def propose(case: Case) -> Iterator[Candidate]:
     narrow = "float16" in (case.dtype, *(o.stats.dtype for o in case.origin.inputs if o.stats))
     if case.mechanism == "overflow" and source is not None and node is not None:
         if narrow:
+            yield from _lower_scale(case, source, node)
             yield from _scaled_first(case, source, node)
             yield from _wider(case, source, node, "float")
         elif (in_step and case.dtype == "float32") or _is_long_product(case):
@@ -40,6 +46,27 @@ def propose(case: Case) -> Iterator[Candidate]:
     ):
         for file in case.files():
             yield from _in_bfloat16(case, file)
+
+
+def _lower_scale(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:
+    """`loss * 2**17` in float16, which ends at 65504: a smaller scale, where it is set."""
+    factor, product = case.origin.scalar("other"), binary(node, cst.Multiply)
+    loss = case.origin.inputs[0].stats if case.origin.inputs else None
+    ordinary = loss is not None and loss.count == 1 and abs(loss.max or 0) < SMALL_LOSS
+    if factor is None or factor < SCALES or product is None or not ordinary:
+        return
+    constants = Constants(Project(case))
+    home = constants.project.source(source.path)
+    for side in (product.right, product.left):
+        again = next((e for e in home.every(type(side)) if home.start(e) == source.start(side)), None) if home else None  # fmt: skip
+        found = constants.written(home, again) if home is not None and again is not None else None
+        if found is None or not isinstance(found.node, Expression):
+            continue
+        edit = Edit(found.source).replace(found.node, "2**10")
+        place = f"{os.path.basename(found.source.path)}, line {found.source.line(found.node)}"
+        title = f"lower the loss scale to 2**10 where it is set ({place}): float16 ends at 65504, and {factor:g} times the loss lies beyond"
+        yield from case.change(edit, "lower_scale", title, Tier.EXACT)
+        return
 
 
 def _squashed_in_float(case: Case) -> Iterator[Candidate]:
