@@ -215,6 +215,7 @@ class Search:
             verdict.verdict == "verified"
             and candidate.tier is Tier.GUARD
             and candidate.kind not in SETTINGS
+            and not candidate.kind.startswith("drop_")  # other data have other losses
         ):
             verdict = self._compared(verdict, ran)
         tried = Tried(candidate=candidate, verdict=verdict, seconds=ran.seconds)
