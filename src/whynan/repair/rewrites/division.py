@@ -226,6 +226,24 @@ def _guarded(case: Case, source: Source, divisor: Expression) -> Iterator[Candid
         edit.replace(twin.right, f"{source.receiver(twin.right)}.clamp(min={eps})")
         title += f", and {source.quoted(twin.right, 'the other')} as well"
     yield from case.change(edit, "clamp_denominator", title, Tier.GUARD)
+    yield from _left_undefined(case, source, divisor)
+
+
+def _left_undefined(case: Case, source: Source, divisor: Expression) -> Iterator[Candidate]:
+    """A share of a spread that is exactly 0, as in 1 - residual / total: there is nothing to explain."""
+    quotient = source.parent(divisor)
+    sums = [any(op.name in ("sum", "mean") for op in o.upstream[:1]) for o in case.origin.inputs]
+    constant = any(c.code == "constant_input" for c in case.anomaly.finding.causes)
+    if not constant or len(sums) != 2 or not all(sums):
+        return
+    if not isinstance(quotient, cst.BinaryOperation) or not isinstance(divisor, cst.Name):
+        return
+    test = f"{divisor.value} > 0"
+    top = source.receiver(quotient.left)
+    text = f"torch.where({test}, {top} / torch.where({test}, {divisor.value}, 1.0), 0.0)"
+    title = f"let the share count as 0 where `{divisor.value}` is 0: what is constant leaves nothing to explain"
+    edit = Edit(source).replace(quotient, text)
+    yield from case.change(edit, "leave_out_zeros", title, Tier.GUARD)
 
 
 def _twin(case: Case, source: Source, divisor: Expression) -> cst.BinaryOperation | None:

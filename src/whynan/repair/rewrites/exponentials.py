@@ -18,6 +18,7 @@ from whynan.source.bindings import Binding
 
 SCALED = that("keeps") | {"mul", "div", "neg"}  # what lies between
 HUGE = 1e8
+MANY = 32  # exponents: fewer tell nothing of what is usual
 USUAL = 0.1  # of all exponents: more than that are no exceptions
 DIVIDES = that("splits") | {"select", "narrow"}
 LAYERS = frozenset({"addmm", "mm", "linear", "bmm", "baddbmm"})
@@ -232,7 +233,7 @@ def _bounds(case: Case) -> tuple[str, ...]:
     over a small temperature: a bound would cut off what the loss is about."""
     bounds = ("10", "5") if case.dtype == "float16" else ("20", "10", "5")
     stats = case.culprit.stats if case.culprit is not None else None
-    if case.origin.step > 0 or stats is None or not stats.exponents:
+    if case.origin.step > 0 or stats is None or not stats.exponents or stats.count < MANY:
         return bounds
     beyond = sum(n for power, n in stats.exponents.items() if 2.0**power > float(bounds[0]))
     positive = 1 - (stats.negatives + stats.zeros) / max(stats.count, 1)

@@ -16,6 +16,8 @@ from whynan.repair.rewrites.reading import TENSORS, datasets, kept
 from whynan.repair.source import Expression, Source
 
 GIVEN = that("keeps") | {"stack", "cat"}
+SCALED = ("div", "mul")
+PICKED = ("index", "index_select", "select")
 RARE = 0.3  # of the rows of a batch
 SPREADS = ("std", "var")
 GAPS = "leave out the rows with gaps before they are scaled, inputs and targets together: one NaN spoils the mean of its whole column"
@@ -26,6 +28,7 @@ def propose(case: Case) -> Iterator[Candidate]:
         yield from _before_scaling(case)
     elif case.mechanism == "log_nonpositive" and case.origin.phase == "forward":
         yield from _outside_the_domain(case)
+        yield from _below_what_is_measured(case)
 
 
 # ---- gaps and z-scores --------------------------------------------------------------------------
@@ -153,3 +156,28 @@ def _of_cut(case: Case, source: Source, name: cst.Name) -> Iterator[Candidate]:
             edit = Edit(source).after(line, *kept(source, line, names, [f"{name.value} > 0"]))
             yield from case.change(edit, "drop_rows", _title(name.value), Tier.GUARD)
             return
+
+
+def _below_what_is_measured(case: Case) -> Iterator[Candidate]:
+    """`t = days[rows] / 365`: a duration of 0 is one shorter than the shortest that can be told."""
+    operand, stats = case.culprit, case.culprit.stats if case.culprit is not None else None
+    if operand is None or stats is None or operand.value != 0 or stats.negatives or is_count(operand):
+        return
+    if not 0 < stats.zeros <= max(1, RARE * stats.count):
+        return
+    scaled = [op for op in operand.upstream if op.name not in GIVEN and op.name not in SCALED]
+    picked = next((op for op in operand.upstream if op.name in PICKED), None)
+    if scaled or picked is None or picked.site is None or not case.is_own(picked.site.file):
+        return
+    source = case.source_of(picked.site.file)
+    cut = source.expression_at(picked.site) if source is not None else None
+    if source is None or not isinstance(cut, cst.Subscript) or not isinstance(cut.value, cst.Name):
+        return
+    for loop in (a for a in source.ancestors(cut) if isinstance(a, cst.For)):
+        name = cut.value.value
+        if name not in cut_alike(source, loop) or (line := last_given(source, loop, [name])) is None:
+            continue
+        text = f"{name} = {name}.clamp(min=({name}[{name} > 0].min() / 2).item())"
+        title = f"let `{name}` be at least half the smallest positive one: a 0 is one that was too short to be told"
+        yield from case.change(Edit(source).after(line, text), "clamp_data", title, Tier.GUARD)
+        return

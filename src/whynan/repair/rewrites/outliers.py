@@ -47,15 +47,28 @@ def cut_alike(source: Source, loop: cst.For) -> list[str]:
 
 
 def last_given(source: Source, loop: cst.For, names: list[str]) -> cst.SimpleStatementLine | None:
-    """The line after which all of them are there: each gets its value once, before the loop."""
-    lines = []
-    for name in names:
-        targets = source.bindings(name, source.scope(loop))
-        line = source.statement(targets[0]) if len(targets) == 1 else None
-        if line is None or source.start(line) > source.start(loop):
-            return None
-        lines.append(line)
+    """The line after which all of them are there, with what is written into them, before the loop."""
+    scope = source.scope(loop)
+    if any(not source.bindings(name, scope) for name in names):
+        return None
+    if any(source.start(t) > source.start(loop) for n in names for t in source.bindings(n, scope)):
+        return None
+    lines = [
+        line
+        for assign in source.every(cst.Assign)
+        if source.scope(assign) is scope
+        and (line := source.statement(assign)) is not None
+        and source.start(line) < source.start(loop)
+        and {*names} & _named(source, assign)
+    ]
     return max(lines, key=source.start, default=None)
+
+
+def _named(source: Source, assign: cst.Assign) -> set[str]:
+    """`x` of `x = ...`, of `x[3] = ...` and of `x, y = ...`."""
+    targets = [t.target for t in assign.targets]
+    parts = [e.value for t in targets if isinstance(t, cst.Tuple) for e in t.elements]
+    return {source.code(t).split("[")[0] for t in (*targets, *parts)}
 
 
 def _left_out(
