@@ -156,8 +156,9 @@ def _data(evidence: Evidence, mechanism: str, culprit: Operand | None) -> Iterat
         return
     column = f" of column {odd.column}" if odd.column is not None else ""
     if odd.what == "outlier":
+        what = "data that the batches are cut from hold" if odd.earlier else "batch holds"
         text = (
-            f"the batch holds {number(odd.value)} in row {odd.row}{column}, "
+            f"the {what} {number(odd.value)} in row {odd.row}{column}, "
             f"where {number(odd.typical)} is typical"
         )
     else:
