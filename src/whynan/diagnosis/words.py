@@ -10,7 +10,7 @@ PLACES = {
     "mat1": "the first matrix", "mat2": "the second matrix", "batch1": "the first matrix",
     "batch2": "the second matrix", "mat": "the matrix", "vec": "the vector",
     "other": "the second operand", "tensor1": "the first factor", "tensor2": "the second factor",
-    "grad_output": "the arriving gradient", "grad": "the arriving gradient",
+    "grad_output": "the incoming gradient", "grad": "the incoming gradient",
     "grads": "its gradient", "exp_avgs": "exp_avg", "exp_avg_sqs": "exp_avg_sq",
 }  # fmt: skip
 NONFINITE = {"nan": "NaN", "inf": "inf", "-inf": "-inf"}
@@ -69,9 +69,9 @@ def called(operand: Operand | None, fallback: str = "its input") -> str:
 
 
 def some_of(operand: Operand, n: int, what: str) -> str:
-    """`3 values of 5,120 in `p` exactly 0`."""
+    """`3 of the 5,120 values in `p` are exactly 0`."""
     count = operand.stats.count if operand.stats is not None else n
-    return f"{plural(n, 'value')} of {count:,} in {called(operand)} {what}"
+    return f"{n:,} of the {count:,} values in {called(operand)} {'is' if n == 1 else 'are'} {what}"
 
 
 def spoken(op: OpRecord, operand: Operand) -> str:

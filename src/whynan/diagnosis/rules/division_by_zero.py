@@ -66,7 +66,7 @@ HELPS = {
         Fix(kind="clamp_denominator", title="the divisor is the range of the values, 0 when all are equal: bound it from below, `.clamp(min=1e-6)`"),
     ),
     "number less one": (
-        Fix(kind="clamp_denominator", title="the divisor is a number less one, 0 where there is a single one: `.clamp(min=1)`"),
+        Fix(kind="clamp_denominator", title="the divisor is a count minus one, which is 0 for a single item: `.clamp(min=1)`"),
     ),
 }  # fmt: skip
 
@@ -91,7 +91,7 @@ def division_by_zero(op: OpRecord, evidence: Evidence) -> Finding | None:
     observed = []
     if divisor is not None and divisor.stats is not None and divisor.stats.count > 1:
         observed.append(
-            f"{plural(divisor.stats.zeros, 'value')} of {divisor.stats.count:,} in "
+            f"{divisor.stats.zeros:,} of the {divisor.stats.count:,} values in "
             f"{called(divisor, 'the divisor')} {'is' if divisor.stats.zeros == 1 else 'are'} exactly 0"
         )
     elif divisor is not None:
