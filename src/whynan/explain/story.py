@@ -90,7 +90,7 @@ def tell(anomaly: Anomaly, command: str = "") -> Story:
         facts=tuple(_facts(anomaly)),
         chain=tuple(_row(link, site) for link in anomaly.chain) if site else (),
         fixes=finding.fixes,
-        proof=_proof(finding.fixes[0], command) if finding.fixes else "",
+        proof=_proof(finding.fixes[0], command, site) if finding.fixes else "",
         next=f"`whynan explain {finding.code}`" if finding.code else "",
     )
 
@@ -98,12 +98,14 @@ def tell(anomaly: Anomaly, command: str = "") -> Story:
 LOOKS = ("trace", "look_upstream")  # advice where to look, no change to be tried
 
 
-def _proof(fix: Fix, command: str) -> str:
+def _proof(fix: Fix, command: str, site: Site | None) -> str:
     """What is known of a change, or how to find out."""
     if fix.kind in LOOKS:
         return ""
     if fix.verdict != "not_tried" or fix.evidence != Fix(kind="", title="").evidence:
         return fix.evidence
+    if site is not None and short_path(site.file).startswith("In["):
+        return "not tested yet"  # there is no script to try it on
     return f"not tested yet: `{f'whynan fix {command}'.strip()}` tries changes"
 
 

@@ -27,8 +27,8 @@ from whynan.diagnosis.log_fixes import log_fixes
 from whynan.diagnosis.makers import BOUNDS, CHOOSING, double_where, why_no_gradient
 from whynan.diagnosis.naming import short_call
 from whynan.diagnosis.registry import rule
-from whynan.diagnosis.words import called, origin_label, subject
-from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, TensorStats, number
+from whynan.diagnosis.words import called, of_values, origin_label, subject
+from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, number
 from whynan.ops.op import Op
 from whynan.ops.table import forward_of, row
 
@@ -50,7 +50,8 @@ def gradient_singularity(op: OpRecord, evidence: Evidence) -> Finding | None:
     if _at_an_edge(known):
         observed.append("its input is at the edge of the domain, where the gradient is infinite")
     elif point is not None and point.stats is not None and point.value == 0:
-        observed.append(_zeros(point.stats))
+        stats = point.stats
+        observed.append(f"{of_values(stats.zeros, stats.count, ' there')} exactly 0")
     elif point is not None:
         observed.append(f"the derivative is taken at {number(point.value)}")
     inferred = []
@@ -65,12 +66,6 @@ def gradient_singularity(op: OpRecord, evidence: Evidence) -> Finding | None:
         culprit=op.inputs.index(point) if point is not None else None,
         fixes=_fixes(known, point),
     )
-
-
-def _zeros(stats: TensorStats) -> str:
-    if stats.count == 1:
-        return "the value there is exactly 0"
-    return f"{stats.zeros:,} of the {stats.count:,} values there {'is' if stats.zeros == 1 else 'are'} exactly 0"
 
 
 def _overflowed(op: OpRecord) -> bool:
