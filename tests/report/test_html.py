@@ -156,7 +156,7 @@ def test_the_page_says_what_the_report_says() -> None:
 
 def test_experiments_stand_in_a_table() -> None:
     rows = (
-        ("as it is", "3", "2.5", "dies: line 3: overflow", False),
+        ("as it is", "3", "2.5", "fails: line 3: overflow", False),
         (HOSTILE, "40", "0.1", "survives", True),
     )
     table = html.Experiments(rows=rows, reading=("the updates are too large",))
@@ -187,7 +187,7 @@ def test_an_origin_that_nobody_saw_is_not_drawn() -> None:
     outline = Outline(html.page(diagnose(Recording(evidence=(unseen,)))))
     stages = [attrs["class"] for _, attrs in outline.tags if "stage " in (attrs.get("class") or "")]
     assert stages == ["stage sink"]
-    assert "what made it was not seen" in outline.text
+    assert "the operation that made it was not seen" in outline.text
 
 
 def test_what_was_not_measured_is_not_drawn() -> None:

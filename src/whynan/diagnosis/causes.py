@@ -140,7 +140,7 @@ def _difference(maker: OpRecord, op: OpRecord, *, together: bool) -> Cause:
         text = f"{_place(maker, op)}: two equal values were subtracted"
     else:
         text = (
-            f"{_place(maker, op)}: {a:.9g} - {b:.9g} gave {number(maker.value)}, which is rounding"
+            f"{_place(maker, op)}: {a:.9g} - {b:.9g} gave {number(maker.value)}, a rounding error"
         )
     return Cause(code="cancellation", evidence=text)
 
@@ -179,7 +179,7 @@ def _from_mask(mechanism: str, op: OpRecord) -> Iterator[Cause]:
 def _from_optimizer(evidence: Evidence, mechanism: str, op: OpRecord) -> Iterator[Cause]:
     eps = evidence.hyper.get("eps")
     if mechanism == "sqrt_negative" and op.phase == "optimizer" and takes_off_a_square(op):
-        yield Cause(code="cancellation", evidence="the mean square minus the squared mean came out negative, which is rounding")  # fmt: skip
+        yield Cause(code="cancellation", evidence="the mean square minus the squared mean came out negative, a rounding error")  # fmt: skip
     if mechanism != "division_by_zero" or op.phase != "optimizer" or not isinstance(eps, float):
         return
     if eps == 0:

@@ -24,6 +24,7 @@ def reopen(path: Path) -> Diagnosis:
         mode=recording.mode or result.mode,
         reproduced=recording.reproduced or result.reproduced,
         versions=recording.versions or result.versions,
+        run=recording.run,
     )
 
 

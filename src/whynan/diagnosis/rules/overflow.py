@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 
-from whynan.diagnosis.makers import DOUBLE_WHERE, dropped_too_late, vanishing_divisor
+from whynan.diagnosis.makers import double_where, dropped_too_late, vanishing_divisor
 from whynan.diagnosis.naming import call_of, short_call
 from whynan.diagnosis.registry import rule
 from whynan.diagnosis.words import dtype_max, origin_label, spoken, subject
@@ -55,7 +55,7 @@ def overflow(op: OpRecord, evidence: Evidence) -> Finding | None:
         inferred=late or _inferred(op, evidence),
         label=origin_label(op),
         culprit=op.inputs.index(culprit) if culprit is not None else None,
-        fixes=(DOUBLE_WHERE,) if late else _what_helps(op, dtype, small),
+        fixes=(double_where(short_call(op)),) if late else _what_helps(op, dtype, small),
     )
 
 
@@ -110,7 +110,7 @@ def _observed(op: OpRecord, dtype: str, culprit: Operand | None) -> tuple[str, .
         if o.value is not None and o.index is not None and o.slice_stats is None
     ]
     if values:
-        facts.append(f"operands there: {', '.join(values[:3])}")
+        facts.append(f"it was given {', '.join(values[:3])}")
     if culprit is not None and culprit.slice_stats is not None:
         part = culprit.slice_stats
         what = "a gradient" if _clips(op) and not culprit.name else spoken(op, culprit)
