@@ -62,9 +62,9 @@ def _explain(evidence: Evidence) -> Anomaly:
     origin = _named(evidence.origin)
     evidence = replace(evidence, origin=origin)
     finding = _finding(evidence)
-    if origin.op.startswith(("array.", "numpy.")):
+    if origin.op.startswith(("array.", "numpy.", "jax.")):
         observed = (*finding.observed, *became_a_setting(evidence))
-        fixes = array_fixes(finding.mechanism)
+        fixes = array_fixes(finding.mechanism, origin.op)
         finding = replace(finding, observed=observed, fixes=fixes)
     elif is_torchs_update(origin):
         finding = replace(finding, fixes=optimizer_fixes(origin, finding))

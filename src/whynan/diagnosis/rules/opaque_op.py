@@ -46,6 +46,11 @@ def unexplained(op: OpRecord, evidence: Evidence) -> Finding:
         return Finding(
             headline=f"{subject(evidence)}: {made}", observed=(said,), label=origin_label(op)
         )
+    if op.op == "jax.unseen" and op.site is not None:
+        return Finding(
+            headline=f"{subject(evidence)}: `{op.site.expression or op.site.source}` made it out of finite values",
+            label=origin_label(op),
+        )  # fmt: skip
     name = "::".join(op.op.split(".")[:2])
     # The arguments of a custom operator have the names that its author gave them.
     custom = op.op.split(".")[0] not in TORCH
