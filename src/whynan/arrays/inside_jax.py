@@ -14,17 +14,14 @@ from dataclasses import dataclass, replace
 from types import CodeType, FrameType
 from typing import Any
 
-from whynan.arrays.evidence import evidence_of
+from whynan.arrays.evidence import evidence_of, unseen_of
 from whynan.arrays.libraries import is_floating
 from whynan.arrays.place import is_library
-from whynan.model import Evidence, Operand, OpRecord, Site
+from whynan.model import Evidence, OpRecord, Site
 from whynan.ops.table import row
-from whynan.checking.distributions import to_numpy
-from whynan.checking.values import summarise
 from whynan.source.positions import site_at
 
 MAX_TURNS = 10_000
-UNSEEN = "jax.unseen"
 HOLDERS = ("jaxpr", "call_jaxpr", "fun_jaxpr")
 
 
@@ -40,6 +37,7 @@ class Done:
     reads: tuple[int, ...]
     writes: tuple[int, ...]
     bad: Evidence | None = None
+    whole: Evidence | None = None  # the same of the library's function that it is a part of
 
 
 class InsideJax:
@@ -51,6 +49,8 @@ class InsideJax:
         self._ids = iter(range(sys.maxsize))
         self._loops = 0
         self._is_found = False
+        self._stack = ""
+        self._around: list[Site] = []  # where the calls stand that the operation is inside of
         self.turned_into: list[OpRecord] = []  # what made a NaN of the infinity
 
     def first(
@@ -86,7 +86,9 @@ class InsideJax:
         found = next((done for done in self._done if done.bad is not None), None)
         if found is None or found.bad is None:
             return None
-        return self._in_its_gradient(found, found.bad)
+        if self._is_slope(found):
+            return _in_its_gradient(found.bad)
+        return found.whole or found.bad
 
     # ---- computing -----------------------------------------------------------------------------
 
@@ -120,7 +122,7 @@ class InsideJax:
     ) -> tuple[list[Any], list[int]]:
         inner = _held(eqn)
         if inner is not None:
-            return self._run(inner.jaxpr, inner.consts, values, numbers)
+            return self._held(eqn, inner, values, numbers)
         if eqn.primitive.name == "cond":
             branch = eqn.params["branches"][int(values[0])]
             return self._run(branch.jaxpr, branch.consts, values[1:], numbers[1:])
@@ -135,17 +137,34 @@ class InsideJax:
                 return turns(eqn, values, numbers)
             bad = self._noted(eqn, values, made)
         written = self._fresh(len(made))
-        stack = str(eqn.source_info.name_stack)
+        stack = f"{self._stack}{eqn.source_info.name_stack}"
         self._done.append(Done(stack, (*numbers,), (*written,), bad))
+        return made, written
+
+    def _held(
+        self, eqn: Any, inner: Any, values: list[Any], numbers: list[int]
+    ) -> tuple[list[Any], list[int]]:
+        """A call that only holds other operations, perhaps a function of JAX's own: `solve`."""
+        was_found = self._is_found
+        outside = self._stack
+        self._around.append(self._site_of(eqn.source_info))
+        self._stack += f"{eqn.source_info.name_stack}/"
+        made, written = self._run(inner.jaxpr, inner.consts, values, numbers)
+        self._stack = outside
+        self._around.pop()
+        known = row(_name_in_jax(eqn, inner))
+        if self._is_found and not was_found and known.fails and any(map(_is_bad, made)):
+            part = next(done for done in self._done if done.bad is not None)
+            part.whole = self._evidence(known.name, eqn, values, made, (False, True))
         return made, written
 
     def _noted(self, eqn: Any, values: list[Any], made: list[Any]) -> Evidence | None:
         """The evidence of the first one; of the next, that the infinity became NaN there."""
         if not self._is_found:
-            bad = self._evidence(eqn, values, made, (False, True))
+            bad = self._evidence(eqn.primitive.name, eqn, values, made, (False, True))
             self._is_found = bad is not None
             return bad
-        follower = self._evidence(eqn, values, made, (True,))
+        follower = self._evidence(eqn.primitive.name, eqn, values, made, (True,))
         self.turned_into += [follower.origin] if follower is not None else []
         return None
 
@@ -196,10 +215,9 @@ class InsideJax:
     # ---- what it proves ------------------------------------------------------------------------
 
     def _evidence(
-        self, eqn: Any, values: list[Any], made: list[Any], infinite: tuple[bool, ...]
+        self, called: str, eqn: Any, values: list[Any], made: list[Any], infinite: tuple[bool, ...]
     ) -> Evidence | None:
-        known = row(eqn.primitive.name)
-        name = known.name or eqn.primitive.name
+        name = row(called).name or called
         inputs = [x.item() if getattr(x, "shape", None) == () and _is_literal(a) else x
                   for a, x in zip(eqn.invars, values, strict=True)]  # fmt: skip
         if eqn.primitive.name == "integer_pow":
@@ -219,20 +237,10 @@ class InsideJax:
         for code, instruction in zip(codes, instructions, strict=True):
             if isinstance(code, CodeType) and not is_library(code.co_filename):
                 return site_at(code, instruction)
-        return self._site
-
-    def _in_its_gradient(self, found: Done, evidence: Evidence) -> Evidence:
-        """An operation that only a derivative needs is told as that derivative."""
-        if not self._is_slope(found):
-            return evidence
-        site = evidence.origin.site
-        called = (site.expression if site is not None else "").split("(")[0]
-        forward = row(called.rsplit(".", 1)[-1]).name or called.rsplit(".", 1)[-1]
-        node = "".join(part.title() for part in forward.split("_")) + "Backward0"
-        origin = replace(evidence.origin, phase="backward", node=node, derived=True)
-        return replace(evidence, origin=origin)
+        return self._around[-1] if self._around else self._site
 
     def _is_slope(self, found: Done) -> bool:
+        """Whether only a derivative needs it."""
         if "transpose(" in found.stack:
             return True
         if "jvp(" not in found.stack:
@@ -250,22 +258,17 @@ class InsideJax:
     def _unseen(self, result: Any, why: str) -> Evidence | None:
         jax: Any = sys.modules["jax"]
         bad = next((x for x in jax.tree_util.tree_leaves(result) if _is_bad(x)), None)
-        if bad is None:
-            return None
-        import numpy as np
+        return unseen_of(bad, [], self._site, "jax.unseen", why) if bad is not None else None
 
-        values, stats = to_numpy(bad), summarise(bad).stats
-        wrong = ~np.isfinite(values)
-        index = tuple(int(i) for i in np.unravel_index(int(wrong.reshape(-1).argmax()), wrong.shape))
-        value = float(values[index])
-        out = Operand(role="out", stats=stats, index=index, first=index, dtype=stats.dtype, value=value)  # fmt: skip
-        origin = OpRecord(
-            index=0, op=UNSEEN, phase="data", step=0, site=self._site, outputs=(out,)
-        )
-        return Evidence(
-            sink="output", subject="result", step=0, origin=origin, origin_kind="operation",
-            sink_site=self._site, sink_value=value, incomplete=why,
-        )  # fmt: skip
+
+def _in_its_gradient(evidence: Evidence) -> Evidence:
+    """Told as the derivative of what the program's line calls."""
+    site = evidence.origin.site
+    called = (site.expression if site is not None else "").split("(")[0].rsplit(".", 1)[-1]
+    forward = row(called).name or called
+    node = "".join(part.title() for part in forward.split("_")) + "Backward0"
+    origin = replace(evidence.origin, phase="backward", node=node, derived=True)
+    return replace(evidence, origin=origin)
 
 
 def _held(eqn: Any) -> Any:
@@ -281,6 +284,12 @@ def _held(eqn: Any) -> Any:
 
         inner = ClosedJaxpr(inner, ())
     return inner if len(inner.jaxpr.invars) == len(eqn.invars) else None
+
+
+def _name_in_jax(eqn: Any, inner: Any) -> str:
+    """Of a function of JAX's own, not of the program's."""
+    file = getattr(getattr(inner.jaxpr, "debug_info", None), "func_filename", None)
+    return str(eqn.params.get("name", "")).strip("_") if file and is_library(file) else ""
 
 
 def _is_literal(atom: Any) -> bool:

@@ -1,6 +1,6 @@
-"""CuPy and JAX: where their functions and arrays are, and whether an array is finite.
+"""Libraries that make bad values in silence: where their functions and arrays are, and which are bad.
 
-Neither is ever imported here: it is in `sys.modules` when a program has imported it.
+None is ever imported here: it is in `sys.modules` when a program has imported it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,13 @@ class Library:
     name: str
     modules: tuple[str, ...]
     transforms: tuple[str, ...] = ()  # what makes a function out of a function
-    short: str = ""  # what programs call it
+    of_numpy: bool = False  # its arrays are NumPy's, whose own operations NumPy speaks of
 
     def array_types(self) -> tuple[type, ...]:
         """Those that hold numbers, not what stands for them while a function is traced."""
+        if self.of_numpy:
+            np = sys.modules["numpy"]
+            return (np.ndarray, np.float64, np.float32)
         if self.name == "cupy":
             return (sys.modules["cupy"].ndarray,)
         kinds = sys.modules["jax"].Array.__subclasses__()
@@ -39,6 +42,8 @@ class Library:
         """Whether a NaN or infinity is in it; `original`: the library's functions as they were."""
         if not is_floating(array):
             return False
+        if self.of_numpy:  # an infinite statistic may be one
+            return bool(sys.modules["numpy"].isnan(array).any())
         if self.name == "jax":
             if array.is_deleted() or not array.is_fully_addressable:
                 return False
@@ -53,7 +58,6 @@ class Library:
 LIBRARIES = (
     Library(
         name="cupy",
-        short="cp",
         modules=(
             "cupy", "cupy.linalg", "cupy.fft", "cupyx.scipy.special", "cupyx.scipy.linalg",
             "cupyx.scipy.stats", "cupyx.scipy.ndimage", "cupyx.scipy.signal",
@@ -61,7 +65,6 @@ LIBRARIES = (
     ),
     Library(
         name="jax",
-        short="jnp",
         modules=(
             "jax.numpy", "jax.numpy.linalg", "jax.numpy.fft", "jax.nn", "jax.lax", "jax.lax.linalg",
             "jax.scipy.special", "jax.scipy.linalg", "jax.scipy.stats", "jax.scipy.stats.norm",
@@ -71,6 +74,7 @@ LIBRARIES = (
             "jit", "pmap", "vmap", "grad", "value_and_grad", "jacfwd", "jacrev", "jacobian", "hessian",
         ),
     ),
+    Library(name="scipy", of_numpy=True, modules=("scipy.stats",)),
 )  # fmt: skip
 
 
@@ -81,7 +85,8 @@ MODULES = tuple(dict.fromkeys(name for lib in LIBRARIES for name in (lib.name, *
 def library_of(value: object) -> Library | None:
     """The library that an array is of."""
     top = type(value).__module__.split(".")[0].removesuffix("lib")  # jaxlib's, too
-    found = next((lib for lib in LIBRARIES if lib.name == top and top in sys.modules), None)
+    named = (lib for lib in LIBRARIES if lib.name == top and not lib.of_numpy)
+    found = next((lib for lib in named if top in sys.modules), None)
     is_one = found is not None and type(value) in found.array_types()
     return found if is_one else None
 
@@ -97,5 +102,7 @@ def _inside(value: Any) -> Iterator[Any]:
     elif isinstance(value, dict):
         for part in value.values():
             yield from _inside(part)
+    elif hasattr(value, "statistic"):  # of a test of SciPy's
+        yield from (value.statistic, getattr(value, "pvalue", None))
     else:
         yield value

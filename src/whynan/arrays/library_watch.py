@@ -1,4 +1,4 @@
-"""CuPy and JAX in a program that runs: each result is looked at, and the first bad one noted.
+"""CuPy, JAX and SciPy in a program that runs: each result is looked at, and the first bad one noted.
 
 These libraries say nothing of a division by zero. Their functions and the operators of their arrays
 are replaced by such that look; types, results and what the program sees of an object stay.
@@ -17,11 +17,11 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from whynan.arrays.evidence import evidence_of
+from whynan.arrays.evidence import evidence_of, unseen_of
 from whynan.arrays.inside_jax import InsideJax
 from whynan.arrays.libraries import LIBRARIES, Library
 from whynan.arrays.numpy_errors import Event, places_of
-from whynan.arrays.place import programs_own
+from whynan.arrays.place import programs_own, unseen_by_warnings
 from whynan.model import Evidence, OpRecord, Site
 from whynan.ops.table import OPERATORS as PYTHON
 from whynan.ops.table import row
@@ -73,9 +73,14 @@ class LibraryWatch:
         if library not in self._whole:
             self._known.add(library.name)
             self._whole.add(library)
-            self._replace_operators(library)
-            self._replace_transforms(library)
-            self._watch_writers(sys.modules[library.modules[0]])
+            if not library.of_numpy:
+                self._replace_operators(library)
+                self._replace_transforms(library)
+                self._watch_writers(sys.modules[library.modules[0]])
+            if library.name == "jax":  # whose own notes of where something was written leave us out
+                from jax.extend.source_info_util import register_exclusion
+
+                register_exclusion(os.path.dirname(os.path.dirname(__file__)))
 
     def _replace_functions(self, library: Library, module: Any) -> None:
         for name, found in list(vars(module).items()):
@@ -83,12 +88,15 @@ class LibraryWatch:
                 continue
             if not callable(found) or type(found).__module__ == "typing":
                 continue
+            if library.of_numpy and type(found) is not types.FunctionType:
+                continue
             self._originals.setdefault((library.name, name), found)
             self._put(module, name, self._looking(library, name, found))
 
     def _looking(self, library: Library, name: str, original: Callable[..., Any]) -> Any:
         takes = getattr(original, "nin", None)  # of a ufunc, which may be given its output after them
 
+        @unseen_by_warnings
         def call(*args: Any, **kwargs: Any) -> Any:
             out = kwargs.get("out")
             if takes is not None and len(args) > takes:
@@ -130,6 +138,7 @@ class LibraryWatch:
             return
 
         def wrapper(original: Callable[..., Any]) -> Callable[..., Any]:
+            @unseen_by_warnings
             def operation(itself: Any, *args: Any, **kwargs: Any) -> Any:
                 given, out = (itself, *args), itself if writes else None
                 return self._run(library, name, original, given, kwargs, swapped=swapped, out=out)
@@ -164,6 +173,7 @@ class LibraryWatch:
     def _is_off(self) -> bool:
         return not self._known or self._is_looking() or getattr(self._here, "inside", False)
 
+    @unseen_by_warnings
     def _run(
         self, library: Library, name: str, function: Callable[..., Any], args: tuple[Any, ...],
         kwargs: dict[str, Any], *, swapped: bool = False, out: Any = None,
@@ -174,6 +184,7 @@ class LibraryWatch:
         with self._inside():
             result = function(*args, **kwargs)
         frame = sys._getframe(2)
+        kwargs = {k: v for k, v in kwargs.items() if k != "out"}
         self._quietly(lambda: self._look(
             library, name, function, given[::-1] if swapped else given, kwargs, result, frame, lost
         ))  # fmt: skip
@@ -226,9 +237,14 @@ class LibraryWatch:
             return self._of_one(library, name, args, kwargs, result, site), []
         given = library.leaves([args, kwargs])
         has_numbers = any(hasattr(x, "dtype") or isinstance(x, float) for x in given)
-        if library.name != "jax" or not has_numbers:
+        if not has_numbers or any(self._is_odd(library, x, nan=True) for x in given):
             return None, []
-        if any(self._is_odd(library, x, nan=True) for x in given):
+        if library.of_numpy:
+            bad = next(x for x in library.leaves(result) if self._is_bad(library, x))
+            arrays = [x for x in given if getattr(x, "dtype", None) is not None and x.dtype.kind in "fiu"]
+            site, why = site_at(user.f_code, user.f_lasti), f"which step inside `{name}` made it"
+            return unseen_of(bad, arrays, site, "scipy.unseen", why), []
+        if library.name != "jax":
             return None, []
         inside = InsideJax(user)
         return inside.first(function, args, kwargs, result), inside.turned_into
@@ -287,6 +303,7 @@ class Stand:
     def __class__(self, kind: type) -> None:
         raise TypeError("__class__ assignment is not supported")
 
+    @unseen_by_warnings
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return object.__getattribute__(self, "call_of_whynan")(*args, **kwargs)
 

@@ -28,7 +28,13 @@ from whynan.arrays.made_again import made_again
 from whynan.arrays.numpy_errors import Event, Place, event_of, places_of
 from whynan.arrays.place import is_library, is_own, programs_own
 from whynan.arrays.reach import results, way
-from whynan.arrays.tables import holds_what_was_made, is_table, watch_writers
+from whynan.arrays.tables import (
+    divided,
+    holds_what_was_made,
+    is_table,
+    watch_division,
+    watch_writers,
+)
 from whynan.model import Evidence, OpRecord, Site
 from whynan.source.positions import site_at
 
@@ -37,6 +43,8 @@ SAID = re.compile(
     r"Degrees of freedom <= 0"
 )
 COMPLAINT = re.compile(r"\bnans?\b|\binfs?\b|\binfinit|finite|singular|converge", re.IGNORECASE)
+# 0 * inf and inf - inf: of finite numbers these are never invalid.
+NEEDS_INFINITY = re.compile(r"invalid value encountered in (scalar )?(multiply|add|subtract)$")
 MAX_EVENTS = 50
 MAX_LOOKS = 200  # a program that prints NaN all day must not be slowed
 WRITERS = ("save", "savez", "savez_compressed", "savetxt")
@@ -80,6 +88,22 @@ class NumpyWatch:
 
         module._showwarnmsg = show
         self._undo.append(lambda: setattr(module, "_showwarnmsg", shown))
+
+    def add(self, name: str) -> None:
+        """A library that the program has imported."""
+        if name == "pandas":
+            self._undo += watch_division(
+                lambda *seen: self._quietly(functools.partial(self._divided, *seen))
+            )
+        else:
+            self.libraries.add(name)
+
+    def _divided(self, operands: list[Any], quotient: Any, frame: FrameType) -> None:
+        user = programs_own(frame)
+        site = site_at(user.f_code, user.f_lasti) if user is not None else None
+        found = divided(operands, quotient, site) if site is not None else None
+        if found is not None:
+            self._happened(Event(found, "", places_of(user), follows=False))
 
     def stop(self) -> None:
         self.libraries.stop()
@@ -142,7 +166,7 @@ class NumpyWatch:
         known = [(e.evidence.origin.site, e.places) for e in self.events]
         if len(self.events) >= MAX_EVENTS or (event.evidence.origin.site, event.places) in known:
             return
-        if event.follows:  # an earlier event's infinity may have gone on
+        if event.follows or NEEDS_INFINITY.match(event.said):  # an earlier event's may have gone on
             before = [e for e in self.events if way(e, event.places) is not None]
             if before:
                 _follow(before[0], event.evidence.origin)

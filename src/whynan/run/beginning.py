@@ -24,8 +24,8 @@ class Beginning:
 
     def __init__(self, findings: Findings, *, starter: Path | None) -> None:
         self.presence = Presence(self._torch_has_come, self._begin_again)
-        for module in MODULES:
-            self.presence.after(module, functools.partial(findings.numpy.libraries.add, module))
+        for module in (*MODULES, "pandas"):
+            self.presence.after(module, functools.partial(findings.numpy.add, module))
         self.is_rank = launched() or starter is not None
         self._findings = findings
         self._pid = os.getpid()

@@ -24,7 +24,7 @@ IMPORTS = {
 
 def is_array(case: Case) -> bool:
     """Whether NumPy, CuPy or JAX made the value."""
-    return case.origin.op.startswith(("array.", "numpy.", "jax."))
+    return case.origin.op.startswith(("array.", "numpy.", "jax.", "scipy."))
 
 
 def propose(case: Case) -> Iterator[Candidate]:
