@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import threading
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from whynan.arrays.libraries import MODULES
 from whynan.ranks import launched
 from whynan.run.aside import Redirection
 from whynan.run.children import TRAINED, leave_word, when_joining
@@ -22,6 +24,8 @@ class Beginning:
 
     def __init__(self, findings: Findings, *, starter: Path | None) -> None:
         self.presence = Presence(self._torch_has_come, self._begin_again)
+        for module in (*MODULES, "pandas"):
+            self.presence.after(module, functools.partial(findings.numpy.add, module))
         self.is_rank = launched() or starter is not None
         self._findings = findings
         self._pid = os.getpid()
