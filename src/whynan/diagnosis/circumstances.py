@@ -179,7 +179,7 @@ def _comes_in(op: OpRecord) -> bool:
 def _initialisation(evidence: Evidence) -> Iterator[Cause]:
     # Weights that are infinite themselves, as after a cast, say nothing of how they began.
     layers = [layer for layer in evidence.around.layers if math.isfinite(layer.rms)]
-    if not layers or evidence.step > 0 or evidence.origin.step > 0:
+    if not layers or evidence.step > 0 or evidence.origin.step > 0 or evidence.around.setting:
         return
     worst = max(layers, key=lambda layer: layer.rms / layer.usual)
     others = f" (like {plural(len(layers) - 1, 'other layer')})" if len(layers) > 1 else ""

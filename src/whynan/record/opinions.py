@@ -99,9 +99,10 @@ def _is_sound(record: Record, call: Call, dtype: torch.dtype) -> bool:
     limits = torch.finfo(dtype)
     if any(not _is_ordinary(number, limits) for number in _numbers(call)):
         return False
-    names, numel = record.info.arg_names, 0
+    names, numel, together = record.info.arg_names, 0, 1.0
     for place, tensor in _tensors(call):
         numel += tensor.numel()
+        together *= max(1.0, largest(tensor))
         if tensor.is_complex() or tensor.layout is not torch.strided or not tensor.numel():
             return False
         if tensor.is_floating_point() and not tensor.isfinite().all():
@@ -110,7 +111,8 @@ def _is_sound(record: Record, call: Call, dtype: torch.dtype) -> bool:
                 return False
         if largest(tensor) > limits.max:
             return False
-    return numel <= MAX_NUMEL
+    # A derivative's formula multiplies them: each may fit, and what comes in between not.
+    return numel <= MAX_NUMEL and (not record.derived or together <= limits.max)
 
 
 def _numbers(call: Call) -> Iterator[float]:
