@@ -135,6 +135,17 @@ PROGRAMS = {
             score = judge(h.detach()) * (i != 17)
             loss = score.pow(2).sum().sqrt(); two.zero_grad(); loss.backward(); two.step()  # HERE
         """),
+    "training in a thread": ("body", """
+        import threading
+        def train():
+            opt = torch.optim.SGD(net.parameters(), 0.01)
+            for i in range(30):
+                x = torch.rand(4, 8)
+                if i == 17: x[1] = -1.0
+                loss = (net(x) - torch.sqrt(x).sum(1, keepdim=True)).pow(2).mean()  # HERE
+                opt.zero_grad(); loss.backward(); opt.step()
+        thread = threading.Thread(target=train); thread.start(); thread.join()
+        """),
     "a figure after training": ("body", """
         opt = torch.optim.SGD(net.parameters(), 0.01)
         for i in range(30):

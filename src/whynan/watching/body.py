@@ -57,7 +57,9 @@ class Body:
         self.came_in = False  # a repeat showed that the bad value was there before it
         self._end_s = time.monotonic() + (MAX_S / 2 if apart else MAX_S)  # the others wait
         # Before harm is certain, or where the program goes on, everything must be put back.
-        self._is_strict = not is_certain or watch.plan.policy != "stop"
+        # Others would see what is put into a queue.
+        in_main = watch.progress.is_in_main_thread_alone()
+        self._is_strict = not is_certain or watch.plan.policy != "stop" or not in_main
 
     # ---- what is to be explained -----------------------------------------------------------
 
@@ -159,7 +161,7 @@ class Body:
     def _is_possible(self) -> bool:
         return (
             can_repeat(self._watch, apart=self._apart)
-            and self._watch.progress.is_in_main_thread_alone()
+            and self._watch.progress.is_in_a_thread_alone()
         )
 
     def _is_enough(self) -> bool:
