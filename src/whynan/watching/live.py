@@ -254,11 +254,14 @@ class Live(Phase):
             self._harmed = True
             if watch.plan.policy == "warn":
                 told.later.add(sign.step)
-        elif watch.progress.has_rested and is_older(evidence):
+        elif is_older(evidence) and self._has_not_seen_all():
             self._tell_older(sign)
         else:
             self._harmed = True
             told.found(told.completed(evidence), self.how)
+
+    def _has_not_seen_all(self) -> bool:
+        return self.watch.progress.has_rested or self.watch.recorder.updates.has_missed()
 
     def _tell_older(self, sign: Sign) -> None:
         """It was there before the recording began: perhaps as the output that it began with."""

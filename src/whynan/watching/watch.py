@@ -65,6 +65,7 @@ class Watch:
         keeps = plan.keeps_operands
         self.recorder = Recorder(self, self.quiet, self.guard.history, keeps_operands=keeps)
         self.recorder.batches.save_to = plan.save_batch
+        self.recorder.updates.spares = plan.always_live
         self.progress = Progress(plan, self.recorder)
         self.told = Told(teller, self.recorder)
         self.calls = Calls(self)
