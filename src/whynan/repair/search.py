@@ -34,6 +34,7 @@ BOUNDS = (
     "clamp",
     "raise_eps",
     "default_eps",
+    "positive_",
     "add_eps",
     "eps_inside",
     "finite_",
@@ -43,8 +44,8 @@ BOUNDS = (
     "separate_",
     "divisor_",
 )
-# What the program guards itself with, only larger: float64 is no reference for it.
-SETTINGS = ("raise_eps", "default_eps")
+# A choice of the modeller's, as its own eps is: float64 is no reference for it.
+SETTINGS = ("raise_eps", "default_eps", "positive_floor")
 # They make a number bearable that should not be there.
 COVERS = ("clamp_", "np_maximum", "clip_grad", "lower_lr")
 FLOOR = re.compile(r"([\w.]+|\([^()]*\))\.clamp\(min=([\d.e-]+)\)")
@@ -214,7 +215,7 @@ class Search:
         if (
             verdict.verdict == "verified"
             and candidate.tier is Tier.GUARD
-            and candidate.kind not in SETTINGS
+            and not {*candidate.kind.split("+")} & {*SETTINGS}
             and not candidate.kind.startswith("drop_")  # other data have other losses
         ):
             verdict = self._compared(verdict, ran)

@@ -19,6 +19,7 @@ from whynan.repair.rewrites import (
     features,
     gaps,
     iterations,
+    learnt,
     log_space,
     logarithms,
     marked,
@@ -41,7 +42,7 @@ from whynan.repair.rewrites import (
 )
 
 FAMILIES = (
-    marked, entropy, noise, squashed, products, moments, existing, options, logarithms, across, running_sums, corrections, iterations, ceilings, exponentials, log_space, roots, selection, plain, division, domain, clamps, masks, matrices, switches, precision, gaps, reading, outliers, data,
+    marked, entropy, noise, squashed, products, moments, existing, options, logarithms, across, running_sums, corrections, iterations, ceilings, exponentials, log_space, roots, selection, plain, division, domain, clamps, learnt, masks, matrices, switches, precision, gaps, reading, outliers, data,
     features,
     training,
 )  # fmt: skip

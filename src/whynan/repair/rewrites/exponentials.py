@@ -154,7 +154,7 @@ def _sigmoid(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
             continue
         logit = _logit(source, quotient, exp)
         if logit is not None:
-            edit = Edit(source).replace(quotient, f"torch.sigmoid({logit})")
+            edit = Edit(source).replace(quotient, f"torch.sigmoid({logit})").inline([exp.node])
             title = "use `sigmoid`, whose gradient is finite everywhere"
             yield from case.change(edit, "sigmoid", title, Tier.EXACT)
 

@@ -166,6 +166,8 @@ def _below_what_is_measured(case: Case) -> Iterator[Candidate]:
     if not 0 < stats.zeros <= max(1, RARE * stats.count):
         return
     scaled = [op for op in operand.upstream if op.name not in GIVEN and op.name not in SCALED]
+    if not any(op.name in SCALED for op in operand.upstream):
+        return  # of the logarithm alone: there it is no measurement
     picked = next((op for op in operand.upstream if op.name in PICKED), None)
     if scaled or picked is None or picked.site is None or not case.is_own(picked.site.file):
         return

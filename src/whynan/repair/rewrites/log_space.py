@@ -102,6 +102,7 @@ class Form:
             self._known,
             self._without_own,
             self._sum,
+            self._power,
             self._quotient,
             self._view,
             self._reduction,
@@ -175,6 +176,22 @@ class Form:
         text = known_log(self.source, node)
         self.leaves += text is not None
         return text
+
+    def _power(self, node: Expression) -> str | None:
+        """`x ** c`, `x.pow(c)`, `x.sqrt()`."""
+        power, call = binary(node, cst.Power), fn(self.source, node)
+        base: Expression | None = None
+        exponent = ""
+        if power is not None:
+            base, exponent = power.left, self.source.receiver(power.right)
+        elif call is not None and call.name == "sqrt" and not call.inplace:
+            base, exponent = call.operand, "0.5"
+        elif call is not None and call.name == "pow" and not call.inplace and call.rest:
+            given = call.rest[0].value
+            plain = number_of(given) is not None
+            base, exponent = call.operand, self.source.code(given) if plain else self.source.receiver(given)  # fmt: skip
+        text = self.of(base) if base is not None else None
+        return f"{exponent} * {factor(text)}" if text is not None else None
 
     def _quotient(self, node: Expression) -> str | None:
         divided, product = binary(node, cst.Divide), binary(node, cst.Multiply)
