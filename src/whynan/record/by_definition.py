@@ -1,5 +1,4 @@
-"""Infinities that are the right answer: the ratio of a signal to a noise of exactly 0, in decibels, and the
-logarithm of a density where there is none."""
+"""Infinities that are the right answer: decibels of a noise of exactly 0, the log of a density of 0."""
 
 from __future__ import annotations
 
