@@ -70,7 +70,7 @@ COLD = 1e-5  # HERE
 lib.soften(net(x).abs() + 1, temperature=COLD).mean().backward()
 """),
     "an infinite one": ("noise", """
-lib.blur(net(x), scale=0.1, noise=float("inf")).mean().backward()  # HERE
+lib.blur(net(x), scale=0.1, noise=float("inf")).square().mean().backward()  # HERE
 torch.optim.SGD(net.parameters(), lr=0.1).step()
 """),
     "of a slope": ("eps", """
