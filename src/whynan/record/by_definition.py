@@ -1,5 +1,4 @@
-"""Infinities that are the right answer: the ratio of a signal to a noise of exactly 0, in decibels, and the
-logarithm of a density where there is none."""
+"""Infinities that are the right answer: decibels of a noise of exactly 0, the log of a density of 0."""
 
 from __future__ import annotations
 
@@ -29,12 +28,12 @@ def is_by_definition(start: Node, origin: Node, upstream: Upstream) -> bool:
         return False
     known = row(record.info.base)
     logarithmic = "log_nonpositive" in known.fails
-    if shown < 0:
-        made = _made_zero(origin, upstream) if logarithmic and _is_density(record) else []
-        return any("compares" in row(op.name).does for op in made)
+    made = _made_zero(origin, upstream)
+    if logarithmic and _is_density(record) and any("compares" in row(op.name).does for op in made):
+        return True
     passed = [n.record for n in path_between(start, origin) if n.record is not None]
     ratio = "division_by_zero" in known.fails and any(map(_is_logarithm, passed))
-    return (logarithmic or ratio) and _is_match(_made_zero(origin, upstream))
+    return (logarithmic or ratio) and _is_match(made)
 
 
 def _made_zero(origin: Node, upstream: Upstream) -> list[OpRecord]:

@@ -25,7 +25,7 @@ from whynan.record.upstream import Upstream
 from whynan.seam.hush import hushed
 from whynan.seam.private import has_storage
 from whynan.seam.sites import site_of
-from whynan.seam.stats import first_nonfinite
+from whynan.seam.stats import first_nonfinite, stats_of
 
 FORGOTTEN = (
     f"where it began: this step has so many operations that only the last {MAX_RECORDS // 2:,} "
@@ -167,7 +167,10 @@ class Slicer:
         if owner is not None:  # it was taken over as it is
             kind, name, tensor = owner
             first = first_nonfinite(tensor.detach(), prefer_nan=False)
-            return replace(value, file=file, kept_as=f"{kind} {name}", first=first)
+            loaded = replace(value, file=file, kept_as=f"{kind} {name}", first=first)
+            if value.stats is not None and value.stats.nonfinite:
+                return loaded
+            return replace(loaded, stats=stats_of(tensor.detach()))  # else those of a file's bytes
         for node in path[1:]:
             if node.record is None or "copies" not in node.record.info.row.does:
                 break

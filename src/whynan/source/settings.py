@@ -112,8 +112,10 @@ def _written(
 ) -> Iterator[Written]:
     for file in [*files][:MAX_FILES]:
         tree = tree_of(file)
-        for line, given in _in_python(tree, name):
-            if _same(_constant(given, tree), value):
+        for place, written in _in_python(tree, name):
+            given = _constant(written, tree)
+            line = place if given is written else given.lineno
+            if _same(given, value):
                 yield Written(name, file, line, f"{name}={ast.unparse(given)}")
     for file in _settings_files(folders):
         yield from _in_settings(file, name, value)
