@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from whynan.diagnosis.naming import call_of
 from whynan.explain.snippet import Row, snippet
 from whynan.explain.vocabulary import cause
-from whynan.model import Anomaly, Evidence, Fix, Link, Sample, Site, number
+from whynan.model import Anomaly, Diagnosis, Evidence, Fix, Link, Sample, Site, number
 from whynan.ops.table import row
 from whynan.source.quotes import short_path
 from whynan.voice import visible
@@ -73,6 +74,17 @@ def in_short(found: Iterable[Evidence], error: Exception) -> str:
         lines.append(f"whynan: {evidence.subject} went bad at step {evidence.step}{began}\n")
     lines.append(f"whynan: the report could not be drawn: {error!r}\n")
     return visible("".join(lines))
+
+
+PLAIN = re.compile(
+    r"[\w@%+=:,./ '-]+"
+)  # no other command can be in it: a recording may be a stranger's
+
+
+def typed(diagnosis: Diagnosis) -> str:
+    """What was typed after `whynan run`, where that is known."""
+    command = diagnosis.run.get("command", "").removeprefix("whynan run ")
+    return command if PLAIN.fullmatch(command) else ""
 
 
 def tell(anomaly: Anomaly, command: str = "") -> Story:

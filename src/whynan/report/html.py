@@ -19,13 +19,12 @@ from markupsafe import Markup, escape
 from whynan.explain.layout import Branch, tree_of
 from whynan.explain.listing import Listing, listings_of
 from whynan.explain.stages import Stage, stages_of
-from whynan.explain.story import Story, no_harm, tell
+from whynan.explain.story import Story, no_harm, tell, typed
 from whynan.explain.vocabulary import mechanism
 from whynan.files import write_atomically
 from whynan.model import (
     Anomaly,
     Diagnosis,
-    HistoryRow,
     Operand,
     Site,
     TensorStats,
@@ -104,7 +103,7 @@ def _render(template: str, diagnosis: Diagnosis, **more: Any) -> str:
     dtype = first.origin.dtype if first else "float32"
     return page.render(
         diagnosis=diagnosis,
-        faults=[_fault(a, diagnosis.history) for a in diagnosis.anomalies],
+        faults=[_fault(a, diagnosis) for a in diagnosis.anomalies],
         charts=charts_of(diagnosis.history, failing),
         heatmaps=heatmaps_of(diagnosis.history, dtype, failing),
         failing=failing,
@@ -115,14 +114,14 @@ def _render(template: str, diagnosis: Diagnosis, **more: Any) -> str:
     )
 
 
-def _fault(anomaly: Anomaly, history: tuple[HistoryRow, ...]) -> Fault:
+def _fault(anomaly: Anomaly, diagnosis: Diagnosis) -> Fault:
     stages = stages_of(anomaly)
     return Fault(
         anomaly=anomaly,
-        story=tell(anomaly),
+        story=tell(anomaly, typed(diagnosis)),
         runs=tuple((aside, tuple(run)) for aside, run in groupby(stages, lambda s: s.aside)),
         listings=tuple(listings_of(stages, anomaly.evidence.quotes)),
-        tree=tree_of(stages, history),
+        tree=tree_of(stages, diagnosis.history),
         operands=(*anomaly.origin.inputs, *anomaly.origin.outputs),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from whynan.diagnosis.registry import Rule, rules
-from whynan.explain.story import tell
+from whynan.explain.story import tell, typed
 from whynan.model import Anomaly, Diagnosis, Site
 from whynan.report import services, terminal
 from whynan.report.services import Remark
@@ -17,7 +17,7 @@ ENDINGS = {"sarif": "whynan.sarif", "junit": "whynan-junit.xml"}
 
 def as_format(diagnosis: Diagnosis, style: Format) -> str:
     """The report in the words of one of them."""
-    remarks = [_remark(anomaly, diagnosis.script) for anomaly in diagnosis.anomalies]
+    remarks = [_remark(anomaly, diagnosis) for anomaly in diagnosis.anomalies]
     if style == "github":
         return services.to_github(remarks)
     if style == "sarif":
@@ -26,19 +26,19 @@ def as_format(diagnosis: Diagnosis, style: Format) -> str:
     return services.to_junit("whynan run", remarks, sound) + "\n"
 
 
-def _remark(anomaly: Anomaly, script: str) -> Remark:
+def _remark(anomaly: Anomaly, diagnosis: Diagnosis) -> Remark:
     finding = anomaly.finding
     site = anomaly.origin.site or anomaly.evidence.sink_site
     change = f". To change: {finding.fixes[0].title}" if finding.fixes else ""
     start, end = _region(site)
     return Remark(
-        path=short_path(site.file if site else script),
+        path=short_path(site.file if site else diagnosis.script),
         rule=f"{finding.code}/{finding.slug}" if finding.slug else finding.code,
         level="error",
         text=finding.headline + change,
         start=start,
         end=end,
-        details=terminal.to_text(terminal.draw([tell(anomaly)])),
+        details=terminal.to_text(terminal.draw([tell(anomaly, typed(diagnosis))])),
     )
 
 
