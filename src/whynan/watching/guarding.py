@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from whynan.arrays.numpy_errors import places_of
 from whynan.harm.ledger import Sign
 from whynan.seam.events import Decision
 from whynan.seam.optimizers import Optimizer
@@ -219,7 +220,8 @@ class Guarding(Phase):
         sign = watch.guard.outside.read(tensor, value, frame, watch.progress.step, is_written)
         if sign is not None:
             noted = Body(watch).note_read(tensor, frame)
-            watch.ledger.read(place_of(frame), replace(sign, proof=noted or sign.proof))
+            proof = noted or sign.proof
+            watch.ledger.read(place_of(frame), replace(sign, proof=proof, places=places_of(frame)))
 
     def saved(self, obj: Any, frame: FrameType) -> None:
         watch = self.watch
