@@ -11,7 +11,10 @@ from itertools import islice
 from types import CodeType, FrameType
 from typing import Any
 
+import torch
+
 from whynan.seam.sites import THIRD_PARTY, USER, kind_of_file
+from whynan.seam.tensors import bad_values
 from whynan.source.bodies import Lead, leads_to
 
 MAX_FRAMES = 3
@@ -37,6 +40,11 @@ class Carried:
                 wanted = self._wanted[place] = names if len(names) <= MAX_NAMES else frozenset()
             if wanted:
                 self._values[found.f_code] = values_of(found, wanted)
+
+    def is_bad(self) -> bool:
+        """Whether something non-finite was taken over."""
+        values = [v for found in self._values.values() for v in found.values()]
+        return any(bad_values(v) is not None for v in values if isinstance(v, torch.Tensor))
 
     def of(self, lead: Lead, frame: FrameType) -> dict[str, Any] | None:
         """What the names of a way had for values; None where that is not known."""

@@ -193,7 +193,7 @@ class Guarding(Phase):
             if step is not None and not (again and not Body(watch).moves_on(step)):
                 body = Body(watch)
                 evidence = body.of_step(step)
-                if evidence is None and body.came_in:
+                if evidence is None and body.came_in and watch.carried.is_bad():
                     evidence = watch.since
             early = self._seen_early() if evidence is None else None
             if evidence is None and early is None and can_rewind:
