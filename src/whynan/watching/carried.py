@@ -16,6 +16,7 @@ import torch
 from whynan.seam.sites import THIRD_PARTY, USER, kind_of_file
 from whynan.seam.tensors import bad_values
 from whynan.source.bodies import Lead, leads_to
+from whynan.source.turns import taken_over
 
 MAX_FRAMES = 3
 MAX_NAMES = 16
@@ -27,6 +28,7 @@ class Carried:
 
     def __init__(self) -> None:
         self._wanted: dict[tuple[CodeType, int], frozenset[str]] = {}
+        self._at_calls: dict[tuple[CodeType, int], frozenset[str]] = {}
         self._values: dict[CodeType, dict[str, Any]] = {}
 
     def note(self, frame: FrameType | None) -> None:
@@ -38,6 +40,18 @@ class Carried:
                 leads = leads_to(found.f_code, lasti)
                 names = frozenset(n for lead in leads for n in lead.carried)
                 wanted = self._wanted[place] = names if len(names) <= MAX_NAMES else frozenset()
+            if wanted:
+                self._values[found.f_code] = values_of(found, wanted)
+
+    def note_call(self, frame: FrameType | None) -> None:
+        """A model is called: what the turn began with is at hand still."""
+        for found, lasti in islice(user_frames(frame), MAX_FRAMES):
+            place = (found.f_code, lasti)
+            wanted = self._at_calls.get(place)
+            if wanted is None:
+                names = taken_over(found.f_code, lasti)
+                wanted = names if len(names) <= MAX_NAMES else frozenset()
+                self._at_calls[place] = wanted
             if wanted:
                 self._values[found.f_code] = values_of(found, wanted)
 

@@ -229,9 +229,11 @@ class Guarding(Phase):
             sign = replace(sign, proof=Body(watch).note_read(bad, frame) or sign.proof)
         watch.ledger.saved(place_of(frame), sign)
 
-    def model_begins(self, args: Any, kwargs: Any) -> None:
+    def model_begins(self, args: Any, kwargs: Any, frame: FrameType) -> None:
         if self.watch.progress.traces:
             self.watch.calls.begins(args, kwargs)
+            if not self.watch.progress.uses_optimizer:  # else its steps tell
+                self.watch.carried.note_call(frame)
 
     def model_returned(self, module: Any, output: Any, frame: FrameType) -> None:
         """What the program does next with a bad output tells whether it deals with it: record that.
