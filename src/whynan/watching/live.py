@@ -272,7 +272,7 @@ class Live(Phase):
             self.watch.tell(replace(sign, proof=self._followed))
         elif self._error is not None:
             self.watch.tell_exception(sign, self._error)
-        elif self.watch.since is not None and sign.sink in ("loss", "gradient"):
+        elif self.watch.since is not None and self.watch.carried.is_bad():
             self.watch.tell(replace(sign, proof=Explained(self.watch.since, "body")))
         else:
             self.watch.tell(sign)
