@@ -57,8 +57,15 @@ def opinions_of(record: Record, k: int, index: Index | None) -> Opinions | None:
     call = _operands(record)
     if call is None or not bad.any() or not _is_sound(record, call, actual.dtype):
         return None
+    numel = sum(tensor.numel() for _, tensor in _tensors(call))
+    if numel > MAX_NUMEL:
+        return untried(record, f"it has {numel:,} values in its operands, more than {MAX_NUMEL:,}")
     with _alone(actual.device):
         return _Hearing(record, k, index, actual, bad).judge()
+
+
+def untried(record: Record, why: str) -> Opinions:
+    return Opinions(judgement="untried", kernel=record.info.name, device="", bad=0, why=why)
 
 
 def _suits(record: Record) -> bool:
@@ -113,9 +120,8 @@ def _is_sound(record: Record, call: Call, dtype: torch.dtype) -> bool:
     limits = torch.finfo(dtype)
     if any(not _is_ordinary(number, limits) for number in _numbers(call)):
         return False
-    names, numel = record.info.arg_names, 0
+    names = record.info.arg_names
     for place, tensor in _tensors(call):
-        numel += tensor.numel()
         if tensor.is_complex() or tensor.layout is not torch.strided or not tensor.numel():
             return False
         if tensor.is_floating_point() and not tensor.isfinite().all():
@@ -124,7 +130,7 @@ def _is_sound(record: Record, call: Call, dtype: torch.dtype) -> bool:
                 return False
         if largest(tensor) > limits.max:
             return False
-    return numel <= MAX_NUMEL
+    return True
 
 
 def _numbers(call: Call) -> Iterator[float]:
