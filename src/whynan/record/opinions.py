@@ -248,6 +248,8 @@ class _Hearing:
         lists = self.record.info.base.startswith(LISTS)
         if base in seen.called and not way.own and not lists:
             return None  # it calls what it is to be compared with
+        if outs is not None and len(outs) > len(self.record.outs):
+            outs = [t for t in outs if t is not None]  # what is not asked for is no result
         out = outs[self.k] if outs is not None and self.k < len(outs) else None
         if out is None or out.shape != self.actual.shape:
             return None
