@@ -120,8 +120,9 @@ def _is_sound(record: Record, call: Call, dtype: torch.dtype) -> bool:
     limits = torch.finfo(dtype)
     if any(not _is_ordinary(number, limits) for number in _numbers(call)):
         return False
-    names = record.info.arg_names
+    names, together = record.info.arg_names, 1.0
     for place, tensor in _tensors(call):
+        together *= max(1.0, largest(tensor))
         if tensor.is_complex() or tensor.layout is not torch.strided or not tensor.numel():
             return False
         if tensor.is_floating_point() and not tensor.isfinite().all():
@@ -130,7 +131,8 @@ def _is_sound(record: Record, call: Call, dtype: torch.dtype) -> bool:
                 return False
         if largest(tensor) > limits.max:
             return False
-    return True
+    # A derivative's formula multiplies them: each may fit, and what comes in between not.
+    return not record.derived or together <= limits.max
 
 
 def _numbers(call: Call) -> Iterator[float]:

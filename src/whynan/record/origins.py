@@ -13,13 +13,13 @@ from whynan.record.ancestry import Node
 from whynan.record.freeze import Freezer, real
 from whynan.record.opinions import opinions_of, untried
 from whynan.record.phase import phase_of
-from whynan.record.reads import Read, value_after
+from whynan.record.reads import Read, value_after, value_before
 from whynan.record.recompute import in_float64
 from whynan.record.records import Record, comes_in, is_torchs_own
 from whynan.record.relations import reads
 from whynan.record.storages import Index
 from whynan.record.upstream import Upstream
-from whynan.seam.stats import dead_columns, first_nonfinite
+from whynan.seam.stats import dead_columns, eigenvalues_of, first_nonfinite
 from whynan.source.meant import LITERAL, mentions_nonfinite
 from whynan.source.positions import written_at
 
@@ -93,6 +93,8 @@ class Origins:
         )
 
     def _with_history(self, record: Record, read: Read, operand: Operand) -> Operand:
+        if "singular_matrix" in record.info.row.fails:
+            operand = replace(operand, eigenvalues=eigenvalues_of(value_before(record, read)))
         selects = record.info.base == "where" and is_torchs_own(record)
         if read.ref.dtype is torch.bool and not selects:
             return operand

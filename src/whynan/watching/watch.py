@@ -71,6 +71,7 @@ class Watch:
         self.calls = Calls(self)
         self.spending = Spending()
         self.carried = Carried()
+        self.since: Evidence | None = None  # of a bad loss, if none was finite after it
         self.phase: Phase = Guarding(self)
         self._ladder = None if plan.compared is None else Ladder(plan.compared)
         self._patches = Patches()
