@@ -30,6 +30,8 @@ from whynan.seam.sites import Frames, capture
 from whynan.seam.stats import norms
 from whynan.seam.training import Step
 
+LOOKED_AT = 5  # first updates that are recorded, whatever their gradients
+
 
 class Updates:
     """Looks at each step of an optimizer. In a recording without end, one that provably cannot overflow
@@ -58,7 +60,8 @@ class Updates:
         self._tame = False
         found = self._gradients(optimizer, frames)
         self.tracer.careful = not self._largest() < TAME_LIMIT
-        if self.spares and not step.has_closure and not self.tracer.shadowing:
+        spares = self.spares and self.tracer.step >= LOOKED_AT
+        if spares and not step.has_closure and not self.tracer.shadowing:
             self._tame = step.is_calm = self._is_tame(optimizer)
         if self._tame:
             self._spared.add(optimizer)
