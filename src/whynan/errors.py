@@ -30,6 +30,12 @@ class AnomalyFound(WhynanError):
         super().__init__(str(diagnosis))
         self.diagnosis = diagnosis
 
+    def _render_traceback_(self) -> list[str]:
+        """IPython asks for this: the report, and no frames of ours."""
+        from whynan.report.embedded import in_notebook
+
+        return in_notebook(self.diagnosis)
+
 
 class CheckFailed(WhynanError, AssertionError):
     """A value is not what it should be. Carries the `check`; an AssertionError, so tests fail."""

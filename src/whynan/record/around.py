@@ -10,14 +10,17 @@ import torch
 from torch import nn
 
 from whynan.model import Circumstances, Evidence, HistoryRow, Layer, Oddity, Sample
+from whynan.record.item_names import name_of
 from whynan.record.modules import clean
 from whynan.record.oddities import MAX_VALUES, oddity_in
 from whynan.record.reads import value_after
 from whynan.record.rows import samples_of
 from whynan.record.set_by import setting_of
+from whynan.record.table_rows import row_of
 from whynan.record.whole import oddity_before
 from whynan.seam.devices import double
 from whynan.seam.reading import readable
+from whynan.seam.stats import first_nonfinite
 
 if TYPE_CHECKING:
     from whynan.record.recorder import Recorder
@@ -66,6 +69,31 @@ def _history(recorder: Recorder) -> tuple[HistoryRow, ...]:
 
 
 def _sample(evidence: Evidence, recorder: Recorder) -> Sample | None:
+    """With what its dataset calls it, or its place in the table that it was taken from."""
+    found = _guilty(evidence, recorder)
+    if found is None:
+        return None
+    if found.dataset_index is None:
+        return found if recorder.batches.fetches else _in_table(found, evidence, recorder)
+    behind, _ = recorder.batches.behind(None)
+    dataset = getattr(behind, "_dataset", None)
+    return replace(found, called=name_of(dataset, found.dataset_index))
+
+
+def _in_table(sample: Sample, evidence: Evidence, recorder: Recorder) -> Sample:
+    record = recorder.tracer.records.get(evidence.origin.index)
+    made = value_after(record, 0) if record is not None and record.outs else None
+    bad = None if made is None or made.dim() == 0 else first_nonfinite(made)
+    if record is None or bad is None:
+        return sample
+    locate = recorder.slicer.ancestry.locate
+    row = row_of(record, 0, bad, sample.index, sample.size, locate)
+    if row is None:
+        return sample
+    return replace(sample, dataset_index=row.number, table=f"a table of {row.length:,}")
+
+
+def _guilty(evidence: Evidence, recorder: Recorder) -> Sample | None:
     """From the inputs if they are bad themselves, else from the rows that the origin spoilt."""
     inputs = recorder.batches.inputs
     size = len(inputs[0]) if inputs else len(recorder.batches.indices or ())
@@ -90,9 +118,8 @@ def _sample(evidence: Evidence, recorder: Recorder) -> Sample | None:
         return None
     if not _is_table(inputs, size, recorder) and made.shape[:1] != (size,):
         return None  # a list of numbers each: perhaps the steps of one sequence
-    return _named(
-        samples_of(record, made, size, recorder.slicer.ancestry.locate) or [], size, recorder
-    )
+    locate = recorder.slicer.ancestry.locate
+    return _named(samples_of(record, made, size, locate) or [], size, recorder)
 
 
 def _has_risen(recorder: Recorder) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -23,8 +23,7 @@ from whynan.seam.stats import dead_columns, eigenvalues_of, first_nonfinite
 from whynan.source.meant import LITERAL, mentions_nonfinite
 from whynan.source.positions import written_at
 
-MAX_ASKED = 3  # times that one operation on one line is computed in other ways
-MAX_PLACES = 64
+MOST_S = 10.0  # in which operations are computed in other ways, together
 
 
 class Origins:
@@ -33,7 +32,7 @@ class Origins:
     def __init__(self, freezer: Freezer, upstream: Upstream) -> None:
         self.freezer = freezer
         self.upstream = upstream
-        self._asked: Counter[Any] = Counter()  # by operation and line
+        self._spent_s = 0.0  # on opinions
 
     def origin(self, node: Node, path: list[Record | None]) -> tuple[OpRecord, Origin]:
         """The origin in full, and what sort of origin it is."""
@@ -60,16 +59,15 @@ class Origins:
 
     def _with_opinions(self, frozen: OpRecord, record: Record, node: Node) -> OpRecord:
         """What other implementations make of the same operands; seldom, for it takes time."""
-        if frozen.opinions is not None:
+        if frozen.opinions is not None or self._spent_s > MOST_S:
             return frozen
-        key = (record.info.name, frozen.site and (frozen.site.file, frozen.site.line))
-        self._asked[key] += 1
-        if self._asked[key] > MAX_ASKED or len(self._asked) > MAX_PLACES:
-            return frozen
+        begun_s = time.monotonic()
         try:
             return replace(frozen, opinions=opinions_of(record, node.k, node.index))
         except Exception:  # the origin is known without them
             return frozen
+        finally:
+            self._spent_s += time.monotonic() - begun_s
 
     def full(self, record: Record, k: int, index: Index | None, value: Any = None) -> OpRecord:
         """Everything about one operation, with its operands' histories."""

@@ -9,7 +9,7 @@ from typing import IO
 
 from whynan.diagnosis.engine import diagnose
 from whynan.errors import UsageError
-from whynan.explain.story import tell
+from whynan.explain.story import tell, typed
 from whynan.model import Diagnosis
 from whynan.recording import load
 from whynan.report.plain import render_text
@@ -24,6 +24,7 @@ def reopen(path: Path) -> Diagnosis:
         mode=recording.mode or result.mode,
         reproduced=recording.reproduced or result.reproduced,
         versions=recording.versions or result.versions,
+        run=recording.run,
     )
 
 
@@ -32,7 +33,7 @@ def show(diagnosis: Diagnosis, stream: IO[str]) -> None:
     from whynan.report import sparkline, terminal
 
     if diagnosis.anomalies:
-        stories = [tell(anomaly) for anomaly in diagnosis.anomalies]
+        stories = [tell(anomaly, typed(diagnosis)) for anomaly in diagnosis.anomalies]
         terminal.write(terminal.draw(stories, diagnosis.notes), stream)
     else:
         stream.write(render_text(diagnosis))

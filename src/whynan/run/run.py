@@ -220,6 +220,13 @@ class Run:
         self._release(harmed)
         self._children.close()
         self._say_what_was_skipped()
+        poured = self._options.poured
+        if (
+            poured is not None
+            and self._starter is None
+            and not (harmed and self._options.fixes_follow)
+        ):
+            poured.out()
         if harmed and not self.findings.telling.is_silent:
             for note in recording.notes:
                 voice.say(note)

@@ -111,12 +111,12 @@ def _exactly(case: Case) -> Iterator[Candidate]:
 
 
 def _attention(case: Case) -> Iterator[Candidate]:
-    title = "a way around: attention by its math kernel"
+    title = "workaround: attention by its math kernel"
     yield from _around(case, MATH, "sdpa_math", title)
     for word, switch in ATTENTIONS.items():
         if word in case.origin.op:
             text = f"torch.backends.cuda.{switch}(False)"
-            title = f"a way around: without the {word} kernel of attention, in the whole program"
+            title = f"workaround: without the {word} kernel of attention, in the whole program"
             yield from _from_the_start(case, text, "sdpa_switch", title)
 
 
@@ -124,11 +124,11 @@ def _without(case: Case, home: str, kind: str, library: str) -> Iterator[Candida
     block = f"{home}.flags(enabled=False)"
     if case.origin.phase == "backward":
         yield from _around_backward(
-            case, block, kind, f"a way around: this backward pass without {library}"
+            case, block, kind, f"workaround: this backward pass without {library}"
         )
     else:
-        yield from _around(case, block, kind, f"a way around: this call without {library}")
-    title = f"a way around: without {library}, in the whole program"
+        yield from _around(case, block, kind, f"workaround: this call without {library}")
+    title = f"workaround: without {library}, in the whole program"
     yield from _from_the_start(case, f"{home}.enabled = False", kind, title)
 
 
@@ -172,7 +172,7 @@ def _plain_update(case: Case) -> Iterator[Candidate]:
     word = "fused" if name.startswith("_fused") else "foreach" if name.startswith(LISTS) else ""
     if not word or case.origin.phase != "optimizer":
         return
-    title = f"a way around: make the optimizer with `{word}=False`"
+    title = f"workaround: make the optimizer with `{word}=False`"
     for source in case.files():
         for call in optimizers(source):
             edit = with_keyword(source, call, word, "False")
@@ -189,7 +189,7 @@ def _not_compiled(case: Case) -> Iterator[Candidate]:
     function = source.scope(node)
     if isinstance(function, cst.FunctionDef):
         edit = Edit(source).decorate(function, "torch.compiler.disable")
-        title = f"a way around: `{function.name.value}` is not compiled"
+        title = f"workaround: `{function.name.value}` is not compiled"
         yield from case.change(edit, "uncompiled", title, Tier.EXACT)
 
 
@@ -203,5 +203,5 @@ def _other_backend(case: Case) -> Iterator[Candidate]:
         for call in source.every(cst.Call):
             if source.code(call.func) == f"{source.torch_name() or 'torch'}.compile":
                 edit = with_keyword(source, call, "backend", f'"{good[-1]}"')
-                title = f"a way around: compile with the backend `{good[-1]}`"
+                title = f"workaround: compile with the backend `{good[-1]}`"
                 yield from case.change(edit, "other_backend", title, Tier.EXACT)
