@@ -10,6 +10,7 @@ from itertools import dropwhile
 from whynan.diagnosis.circumstances import causes_around
 from whynan.diagnosis.framework import autocast_of
 from whynan.diagnosis.makers import (
+    BOUNDS,
     CARRYING,
     CHOOSING,
     COUNTING,
@@ -29,7 +30,7 @@ from whynan.diagnosis.makers import (
 )
 from whynan.diagnosis.optimizer_fixes import takes_off_a_square
 from whynan.diagnosis.words import dtype_tiny, plural
-from whynan.model import FROM_BEFORE, Cause, Evidence, Operand, OpRecord, number
+from whynan.model import FROM_BEFORE, Cause, Evidence, Operand, OpRecord, Setting, number
 from whynan.ops.table import forward_of, reading, row, spelled, that
 
 UNDERFLOWING = spelled(lambda op: 0 in op.rounds)
@@ -70,6 +71,12 @@ def causes_of(
     found += [autocast] if autocast is not None else []
     found += _from_precision(op, culprit)
     found += causes_around(evidence, mechanism, culprit)
+    if not found and culprit is not None:
+        found += _kept(op, culprit) if mechanism == "sqrt_negative" else ()
+    if evidence.around.setting is not None and not found:
+        found += _setting(evidence.around.setting)
+    if not found and culprit is not None and mechanism in LEAVES:
+        found += _unbounded(op, culprit)
     unique = {cause.code: cause for cause in reversed(found)}
     return tuple(reversed(unique.values()))
 
@@ -145,6 +152,31 @@ def _came_in(evidence: Evidence, op: OpRecord, culprit: Operand) -> Iterator[Cau
     brought = first == FROM_BEFORE or (made and made[-1].name == "lift_fresh")
     if brought and (around.sample is not None or around.loads):
         yield Cause(code="bad_data", evidence=f"{number(culprit.value)} came in with the data")
+
+
+def _kept(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
+    """A number that a layer holds, and that no update made."""
+    source = culprit.source or ""
+    if not source.startswith(("parameter", "buffer")) or op.derived:
+        return
+    loaded = next((m for m in culprit.upstream if m.name == "copy_"), None)
+    when = f"when it was loaded ({_place(loaded, op)})" if loaded is not None else "before this step began"  # fmt: skip
+    yield Cause(code="poisoned_state", evidence=f"{source} was {number(culprit.value)} {when}")
+
+
+def _setting(setting: Setting) -> Iterator[Cause]:
+    place = f"{os.path.basename(setting.file)}:{setting.line}"
+    yield Cause(code="setting", evidence=f"{place} sets `{setting.text}`")
+
+
+def _unbounded(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
+    """What was computed may be anything, and no operation on its way keeps it inside."""
+    made = [m for m in culprit.upstream if m.name not in HANDED_ON]
+    if op.derived or not made or any(m.derived or row(m.name).range or m.name in BOUNDS for m in made):
+        return
+    what = f"`{made[0].name.strip('_')}` gave {number(culprit.value)}"
+    if culprit.value is not None and culprit.value != 0:
+        yield Cause(code="unbounded", evidence=f"{_place(made[0], op)}: {what}, and nothing keeps it where the function is defined")  # fmt: skip
 
 
 def _from_small(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
@@ -345,8 +377,10 @@ def _rounds_to_zero(op: OpRecord) -> bool:
 
 def _nonzero_operands(op: OpRecord) -> bool:
     values = [o.value for o in op.inputs if o.value is not None]
+    if not values:  # overwritten since: nothing is known of what was rounded
+        return False
     # exp and softmax underflow from a finite exponent; a product only from non-zero factors.
     if op.name in EXPONENTIALS:
-        return bool(values) and all(v - v == 0 for v in values)
+        return all(v - v == 0 for v in values)
     values += [v for v in op.scalars.values() if isinstance(v, (int, float))]
-    return bool(values) and all(v != 0 for v in values)
+    return all(v != 0 for v in values)
