@@ -120,8 +120,18 @@ def test_a_line_of_a_settings_file_is_named(programs: ForkServer, tmp_path: Path
 
 def test_a_name_that_is_made_of_itself_is_followed_once(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
-    script.write_text("def f(scores):\n    scores = scores - 1\n    scores = scores / 3\n    return scores / eps\n")
-    site = Site(file=str(script), line=4, column=11, end_line=4, end_column=23, source="return scores / eps", function="f")
+    script.write_text(
+        "def f(scores):\n    scores = scores - 1\n    scores = scores / 3\n    return scores / eps\n"
+    )
+    site = Site(
+        file=str(script),
+        line=4,
+        column=11,
+        end_line=4,
+        end_column=23,
+        source="return scores / eps",
+        function="f",
+    )
     assert setting_behind(site, ["other"], 0.0, [str(script)], []) is None
 
 

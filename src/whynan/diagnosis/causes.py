@@ -28,7 +28,7 @@ from whynan.diagnosis.makers import (
     masked_by,
     vanishing_divisor,
 )
-from whynan.diagnosis.optimizer_fixes import takes_off_a_square
+from whynan.diagnosis.optimizer_fixes import negative_average, takes_off_a_square
 from whynan.diagnosis.words import dtype_tiny, plural
 from whynan.model import FROM_BEFORE, Cause, Evidence, Operand, OpRecord, Setting, number
 from whynan.ops.table import forward_of, reading, row, spelled, that
@@ -172,7 +172,11 @@ def _setting(setting: Setting) -> Iterator[Cause]:
 def _unbounded(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
     """What was computed may be anything, and no operation on its way keeps it inside."""
     made = [m for m in culprit.upstream if m.name not in HANDED_ON]
-    if op.derived or not made or any(m.derived or row(m.name).range or m.name in BOUNDS for m in made):
+    if (
+        op.derived
+        or not made
+        or any(m.derived or row(m.name).range or m.name in BOUNDS for m in made)
+    ):
         return
     what = f"`{made[0].name.strip('_')}` gave {number(culprit.value)}"
     if culprit.value is not None and culprit.value != 0:
@@ -254,6 +258,12 @@ def _from_optimizer(evidence: Evidence, mechanism: str, op: OpRecord) -> Iterato
     eps = evidence.hyper.get("eps")
     if mechanism == "sqrt_negative" and op.phase == "optimizer" and takes_off_a_square(op):
         yield Cause(code="cancellation", evidence="the mean square minus the squared mean came out negative, which is rounding")  # fmt: skip
+    held = (
+        negative_average(op) if mechanism == "sqrt_negative" and op.phase == "optimizer" else None
+    )
+    if held is not None:
+        text = f"the optimizer held {number(held)} as an average of squares before this update: it was loaded like that"
+        yield Cause(code="poisoned_state", evidence=text)
     if mechanism != "division_by_zero" or op.phase != "optimizer" or not isinstance(eps, float):
         return
     if eps == 0:

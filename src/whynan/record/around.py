@@ -17,6 +17,7 @@ from whynan.record.rows import samples_of
 from whynan.record.set_by import setting_of
 from whynan.record.table_rows import row_of
 from whynan.seam.devices import double
+from whynan.seam.members import behind
 from whynan.seam.reading import readable
 from whynan.seam.stats import first_nonfinite
 
@@ -76,9 +77,8 @@ def _sample(evidence: Evidence, recorder: Recorder) -> Sample | None:
         return None
     if found.dataset_index is None:
         return found if recorder.batches.fetches else _in_table(found, evidence, recorder)
-    behind, _ = recorder.batches.behind(None)
-    dataset = getattr(behind, "_dataset", None)
-    return replace(found, called=name_of(dataset, found.dataset_index))
+    asked, _ = recorder.batches.behind(None)
+    return replace(found, called=name_of(behind(asked), found.dataset_index))
 
 
 def _in_table(sample: Sample, evidence: Evidence, recorder: Recorder) -> Sample:
