@@ -101,6 +101,9 @@ def _guilty(evidence: Evidence, recorder: Recorder) -> Sample | None:
     given = _given_bad(evidence, recorder)
     if given is not None:
         return given
+    joined = _joined(evidence, recorder)
+    if joined is not None:
+        return joined
     alone = size == 1 and len(recorder.batches.indices or ()) == 1 and not _has_risen(recorder)
     if (size < 2 and not alone) or recorder.batches.packed:
         return None
@@ -121,6 +124,17 @@ def _guilty(evidence: Evidence, recorder: Recorder) -> Sample | None:
         return None  # a list of numbers each: perhaps the steps of one sequence
     locate = recorder.slicer.ancestry.locate
     return _named(samples_of(record, made, size, locate) or [], size, recorder)
+
+
+def _joined(evidence: Evidence, recorder: Recorder) -> Sample | None:
+    """Of items whose rows were joined: those that the bad rows of the origin belong to."""
+    owners, indices = recorder.batches.owners(), recorder.batches.indices or ()
+    record = recorder.tracer.records.get(evidence.origin.index)
+    made = value_after(record, 0) if record is not None and record.outs else None
+    if owners is None or made is None or made.shape[:1] != owners.shape or len(indices) < 2:
+        return None
+    found = sorted({int(owners[row]) for row in _bad_rows(made)})
+    return _named(found, len(indices), recorder) if found[-1:] < [len(indices)] else None
 
 
 def _has_risen(recorder: Recorder) -> bool:
