@@ -175,6 +175,7 @@ LOOK_ALIKES: dict[str, Callable[[], object]] = {
     "cross entropy of nothing": of(lambda w: F.cross_entropy(w, torch.full((4,), -100)), 4, 3),
     "layer norm of a constant without eps": of(lambda w: F.layer_norm(w * 0 + 1, (8,), eps=0.0), 4, 8),
     "layer norm of huge values": of(lambda w: F.layer_norm(w * 1e25, (8,)), 4, 8),
+    "derivative of a layer norm of huge values": of(lambda w: F.layer_norm(w * 4e17, (16,), torch.full((16,), 1e4)) * 1e14, 4, 16),
     "convolution too large": of(lambda w: F.conv1d(torch.full((1, 2, 9), 1e38), w * 100), 2, 2, 3),
     "attention of huge values": of(lambda w: attend(w * 1e25), 96),
     "float16 overflow": half(torch.float16, lambda w: (w + 300) ** 2, 6),

@@ -34,6 +34,10 @@ class Model(torch.nn.Module):
 def soften(scores, temperature=1.0):
     return (scores / temperature).exp()
 
+def blur(x, scale, noise):
+    std = scale * noise
+    return x * torch.normal(0.0, std, x.shape)
+
 def edges(x, eps=1e-6):
     return torch.sqrt(x.diff(dim=-1).square() + eps)
 """
@@ -60,6 +64,14 @@ settings = {
     "norm_eps": 0.0,  # HERE
 }
 lib.Model(settings)(x).square().mean().backward()
+"""),
+    "a name for it": ("temperature", """
+COLD = 1e-5  # HERE
+lib.soften(net(x).abs() + 1, temperature=COLD).mean().backward()
+"""),
+    "an infinite one": ("noise", """
+lib.blur(net(x), scale=0.1, noise=float("inf")).square().mean().backward()  # HERE
+torch.optim.SGD(net.parameters(), lr=0.1).step()
 """),
     "of a slope": ("eps", """
 eps = 0.0  # HERE

@@ -83,4 +83,6 @@ def _perhaps(event: Event, found: Way) -> str:
     site = event.evidence.origin.site
     name = f", which leads to `{found.name}`" if found.name else ""
     where = f"{short_path(site.file)}:{site.line}" if site is not None else ""
+    if not event.said:  # of a library that says nothing
+        return f"whether it is the value that was made at {where}{name}"
     return f"whether it is the value of which NumPy said `{event.said}` at {where}{name}"

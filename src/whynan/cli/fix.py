@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     default=120.0,
     show_default=True,
     metavar="SECONDS",
-    help="Time for trying changes.",
+    help="Processor time for trying changes.",
 )
 @file_option("--save-batch", help="Write the batch that failed there, for torch.load.")
 @takes_program

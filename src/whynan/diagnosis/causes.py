@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
+from itertools import dropwhile
 
 from whynan.diagnosis.circumstances import causes_around
 from whynan.diagnosis.framework import autocast_of
 from whynan.diagnosis.makers import (
+    CARRYING,
     CHOOSING,
+    COUNTING,
     EXPONENTIALS,
     MASKS,
     NORMS,
@@ -26,8 +29,8 @@ from whynan.diagnosis.makers import (
 )
 from whynan.diagnosis.optimizer_fixes import takes_off_a_square
 from whynan.diagnosis.words import dtype_tiny, plural
-from whynan.model import Cause, Evidence, Operand, OpRecord, number
-from whynan.ops.table import forward_of, row, spelled
+from whynan.model import FROM_BEFORE, Cause, Evidence, Operand, OpRecord, number
+from whynan.ops.table import forward_of, reading, row, spelled, that
 
 UNDERFLOWING = spelled(lambda op: 0 in op.rounds)
 SATURATING = spelled(lambda op: 1 in op.rounds)
@@ -40,6 +43,8 @@ ROUNDS = 1e-7  # float32 tells numbers near 1 apart from about here
 HALF = frozenset({"float16", "bfloat16"})
 CANCELLED = 1e-3  # a difference this small beside its operands has lost its leading digits
 UNGUARDED = frozenset({"division_by_zero", "log_nonpositive"})
+LEAVES = frozenset({"log_nonpositive", "sqrt_negative", "invalid_domain"})
+HANDED_ON = CHOOSING | that("copies") | reading("join") | {"lift_fresh"}
 
 
 def causes_of(
@@ -47,6 +52,8 @@ def causes_of(
 ) -> tuple[Cause, ...]:
     """The causes whose evidence is in the recording, most telling first."""
     found = list(_from_operand(op, culprit)) if culprit is not None else []
+    if not found and culprit is not None and mechanism == "division_by_zero":
+        found += _nothing_counted(op, culprit)
     if culprit is not None and vanishing_divisor(op) is culprit:
         found += _from_small(op, culprit)
     found += _from_function(op, culprit)
@@ -57,6 +64,8 @@ def causes_of(
         found += _unguarded(mechanism, op, culprit)
     if not found and culprit is not None and mechanism == "gradient_singularity":
         found += _adds_nothing(op, culprit)
+    if culprit is not None and mechanism in LEAVES:
+        found += _came_in(evidence, op, culprit)
     autocast = autocast_of(op)
     found += [autocast] if autocast is not None else []
     found += _from_precision(op, culprit)
@@ -66,7 +75,7 @@ def causes_of(
 
 
 def _from_operand(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
-    for distance, maker in enumerate(culprit.upstream):
+    for distance, maker in enumerate(_written(op, culprit)):
         if maker.derived:
             return  # torch's own derivative formula: nothing that anybody wrote
         if distance >= NEAR and maker.value != 0:
@@ -103,6 +112,39 @@ def _from_operand(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
             text = f"{_place(maker, op)}: the mask selects none of {plural(n, 'entry', 'entries')}"
             yield Cause(code="empty_mask", evidence=text)
             return
+
+
+def _written(op: OpRecord, culprit: Operand) -> tuple[OpRecord, ...]:
+    """What made it; of a slope at 0, without what its own formula made of that 0."""
+    made = culprit.upstream
+    if op.derived and culprit.value == 0:
+        made = tuple(dropwhile(lambda m: m.derived and m.node == op.node and m.value == 0, made))
+    return made
+
+
+def _nothing_counted(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
+    """A number of things, or their sum, and there is none: a node without edges, an empty group."""
+    if culprit.value != 0:
+        return
+    for maker in culprit.upstream:
+        if maker.untouched or (maker.name in COUNTING and maker.value == 0):
+            yield Cause(
+                code="empty_mask", evidence=f"{_place(maker, op)}: nothing is counted there"
+            )
+            return
+        if maker.name not in CARRYING:
+            return
+
+
+def _came_in(evidence: Evidence, op: OpRecord, culprit: Operand) -> Iterator[Cause]:
+    """Of a value outside a function's domain: the data has it, and nothing was computed with it."""
+    made, around = culprit.upstream, evidence.around
+    if op.derived or culprit.value is None or not all(m.name in HANDED_ON for m in made):
+        return
+    first = made[-1].inputs[0].source if made and made[-1].inputs else culprit.source
+    brought = first == FROM_BEFORE or (made and made[-1].name == "lift_fresh")
+    if brought and (around.sample is not None or around.loads):
+        yield Cause(code="bad_data", evidence=f"{number(culprit.value)} came in with the data")
 
 
 def _from_small(op: OpRecord, culprit: Operand) -> Iterator[Cause]:

@@ -157,8 +157,9 @@ def _data(evidence: Evidence, mechanism: str, culprit: Operand | None) -> Iterat
         return
     column = f" of column {odd.column}" if odd.column is not None else ""
     if odd.what == "outlier":
+        what = "data that the batches are cut from hold" if odd.earlier else "batch holds"
         text = (
-            f"the batch holds {number(odd.value)} in row {odd.row}{column}, "
+            f"the {what} {number(odd.value)} in row {odd.row}{column}, "
             f"where {number(odd.typical)} is typical"
         )
     else:
@@ -178,7 +179,7 @@ def _comes_in(op: OpRecord) -> bool:
 def _initialisation(evidence: Evidence) -> Iterator[Cause]:
     # Weights that are infinite themselves, as after a cast, say nothing of how they began.
     layers = [layer for layer in evidence.around.layers if math.isfinite(layer.rms)]
-    if not layers or evidence.step > 0 or evidence.origin.step > 0:
+    if not layers or evidence.step > 0 or evidence.origin.step > 0 or evidence.around.setting:
         return
     worst = max(layers, key=lambda layer: layer.rms / layer.usual)
     others = f" (like {plural(len(layers) - 1, 'other layer')})" if len(layers) > 1 else ""

@@ -46,6 +46,9 @@ def diagnose(
     )
 
 
+LIBRARIES = ("array.", "numpy.", "jax.", "scipy.")  # what made the value, where it is not torch
+
+
 def explain_evidence(evidence: Evidence) -> Anomaly:
     """The mechanism, proven by exactly one rule, with causes and chain."""
     try:
@@ -62,9 +65,9 @@ def _explain(evidence: Evidence) -> Anomaly:
     origin = _named(evidence.origin)
     evidence = replace(evidence, origin=origin)
     finding = _finding(evidence)
-    if origin.op.startswith(("array.", "numpy.")):
+    if origin.op.startswith(LIBRARIES):
         observed = (*finding.observed, *became_a_setting(evidence))
-        fixes = array_fixes(finding.mechanism)
+        fixes = array_fixes(finding.mechanism, origin.op)
         finding = replace(finding, observed=observed, fixes=fixes)
     elif is_torchs_update(origin):
         finding = replace(finding, fixes=optimizer_fixes(origin, finding))

@@ -49,6 +49,7 @@ def _root(causes: Sequence[Cause], evidence: Evidence) -> tuple[str, Fix] | None
         return "the initial weights are too large", SMALLER_WEIGHTS
     if code == "bad_data" and odd is not None:
         if odd.what == "outlier":
-            return f"the batch holds an outlier, {number(odd.value)}", LOOK_AT_ROW
+            what = "the data hold" if odd.earlier else "the batch holds"
+            return f"{what} an outlier, {number(odd.value)}", LOOK_AT_ROW
         return f"column {odd.column} of the data is not scaled", SCALE_COLUMN
     return None

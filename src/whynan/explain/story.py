@@ -184,7 +184,12 @@ def _facts(anomaly: Anomaly) -> list[Fact]:
 
 def told_sample(sample: Sample) -> str:
     """Which sample it was, in words."""
-    known = "" if sample.dataset_index is None else f", item {sample.dataset_index} of the dataset"
+    known = ""
+    if sample.dataset_index is not None and sample.table is not None:
+        known = f", row {sample.dataset_index} of {sample.table}"
+    elif sample.dataset_index is not None:
+        known = f", item {sample.dataset_index} of the dataset"
+    known += f" ({sample.called})" if sample.called else ""
     known += f", in `{sample.column}`" if sample.column else ""
     if sample.size == 1:
         return f"the batch is one sample{known}"

@@ -145,7 +145,7 @@ def bounded_above(term: Term, depth: int = 8) -> bool:
         known = row(inner.op).range
         floor = inner.op in ("clamp", "clamp_min") and inner.get("min") is not None
         bounded = known is not None and known.low > -math.inf
-        return floor or bounded or nonnegative(inner, depth - 1)
+        return floor or bounded or nonnegative(inner, depth - 1) or says(inner, r"dist(ance)?s?$")
     if t.op == "sub" and len(t.args) == 2:
         a, b = t.args
         return _is_max(b) or (bounded_above(a, depth - 1) and nonnegative(b, depth - 1))

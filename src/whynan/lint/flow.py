@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 
 from whynan.lint.belonging import Evidence
 from whynan.lint.calls import ClassInfo
+from whynan.lint.helpers import Helpers
 from whynan.lint.names import Names, Scope
 from whynan.lint.reader import Reader, spelled_in
 from whynan.lint.scopes import (
@@ -51,6 +52,7 @@ class Walker:
         self.part: ast.stmt | None = None  # the outermost function or class
         self.reader = Reader(source, self.names.top, self._visit)
         self.reader.globals = self._global
+        self.reader.helpers = Helpers(self)
         self._assigned_once: dict[str, ast.expr | None] = {}
         self._global_terms: dict[str, Term | None] = {}
         self._returns: list[Term | None] = []
@@ -151,13 +153,18 @@ class Walker:
         info = self.reader.classes[node.name]
         if forward is None or not info.is_module:
             return
-        self.silent += 1
-        returned = self._run(forward, info)
-        self.silent -= 1
+        returned = self.read_ahead(forward, info)
         if returned and all(r is not None for r in returned):
             kept = [strip(r) for r in returned if r is not None]
             if len({t.op for t in kept}) == 1 and kept[0].op != "unknown":
                 info.returned = kept[0]
+
+    def read_ahead(self, node: Function, info: ClassInfo | None = None) -> list[Term | None]:
+        """What a function returns; nothing is checked."""
+        self.silent += 1
+        returned = self._run(node, info)
+        self.silent -= 1
+        return returned
 
     # Functions
 

@@ -56,6 +56,7 @@ Does = Literal[
     "keeps",  # the values of its operand, in another shape, place or type
     "largest",
     "multiplies",  # what it gets, and adds nothing else: a long chain of it rounds to 0
+    "normalises",  # by mean and spread, and an eps: never large, not even where all values are equal
     "overwrites",  # in place, without a look at what was there
     "positive",  # where its operands are
     "picks",  # elements of its operand

@@ -81,7 +81,7 @@ def convolution(given: Given) -> Results:
     bias = arriving.new_zeros(weight.shape[0])
     found = _gradients(plain, (x, weight, bias), arriving) or []
     wanted = given.get("output_mask", (True, True, True))
-    return [g if asked else None for g, asked in zip(found, wanted, strict=True)]
+    return [g for g, asked in zip(found, wanted, strict=True) if asked]  # the others are no tensors
 
 
 SHAPE = (("stride", 1), ("padding", 0), ("dilation", 1))
@@ -161,12 +161,11 @@ def update(base: str, given: Given) -> Results:
         return [*params, *grads, *(t for each in lists for t in each)]
     if base == "_fused_sgd":
         buffers = given["momentum_buffer_list"]
-        if buffers and given["is_first_step"]:
-            return None  # they hold nothing yet
-        used: list[Tensor | None] = list(buffers) if buffers else [None] * len(params)
+        held = buffers and not given["is_first_step"]  # else they hold nothing yet
+        used: list[Tensor | None] = list(buffers) if held else [None] * len(params)
         rest = {n: given[n] for n in ("momentum", "dampening", "nesterov")}
         sgd(params, grads, used, foreach=False, fused=False, **rest, **same)
-        return [*params, *grads, *buffers]
+        return [*params, *grads, *used[: len(buffers)]]
     sums, steps = given["state_sums"], _counted_back(given["state_steps"])
     rest = {n: given[n] for n in ("lr_decay", "eps")}
     adagrad(params, grads, sums, steps, foreach=False, fused=False, **rest, **same)

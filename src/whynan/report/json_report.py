@@ -67,6 +67,7 @@ def _anomaly(anomaly: Anomaly) -> dict[str, Any]:
         "first_index": _first_index(out),
         "sample": sample.index if sample else None,
         "dataset_index": sample.dataset_index if sample else None,
+        **({"item": sample.called} if sample and sample.called else {}),
         "samples": {"bad": sample.bad, "of": sample.size} if sample else None,
         "sample_inferred": sample.inferred if sample else False,
         "operands": [_operand(o) for o in origin.inputs],

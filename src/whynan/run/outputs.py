@@ -53,6 +53,7 @@ class RunOptions:
     climb: int | None = None  # a third run: the step of which eager mode shows something else
     finite_from: int | None = None  # a trial: from this step on every loss must be finite
     live_steps: int | None = None  # how many steps `auto` records before it only guards
+    live_operations: int | None = None  # and how many operations, where there are no steps
     fixes_follow: bool = False  # changes are tried right after the report
     is_quiet: bool = False  # no closing line
     is_shown: bool = True  # False: whoever started this run draws the report

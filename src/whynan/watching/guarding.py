@@ -101,6 +101,7 @@ class Guarding(Phase):
         look = guard.before(step, at)
         self._look_back()
         if look is NOTHING and not watch.ledger.waits:
+            watch.since = None
             return "go"
         watch.ledger.backward_begins([] if watch.progress.scaling.in_use else look.losses)
         counted = watch.ledger.step_begins(look.gradients, look.norms)
@@ -108,6 +109,7 @@ class Guarding(Phase):
         if counted:
             watch.sample(step)
             return self._harm(counted, step)
+        self._note_loss(step, look.losses)
         if look.is_hidden:
             watch.progress.suspect()
         if look.is_large and watch.progress.may_go_live:
@@ -115,6 +117,21 @@ class Guarding(Phase):
             live.take_over(guard.local.values)
             watch.quiet.then(partial(watch.quiet, live.step_begins, step))
         return "go"
+
+    def _note_loss(self, step: Step, losses: list[Sign]) -> None:
+        """A bad loss with finite gradients is no harm; but if what made it is carried on into the next
+        turn, only this one shows where it began."""
+        watch = self.watch
+        before, watch.since = watch.since, None
+        if not losses or step.frame is None or not watch.spending.may_go_on():
+            return
+        body = Body(watch, is_certain=False)
+        with watch.spending.counted():
+            found = body.of_backward(step.frame, list(watch.guard.local.values))
+        if found is not None:
+            watch.since = found
+        elif body.came_in:
+            watch.since = before
 
     def _look_back(self) -> None:
         """On a device: what became of the update before this one."""
@@ -174,7 +191,10 @@ class Guarding(Phase):
             alone = len(watch.progress.stepping) <= 1  # else the loop goes on to another's update
             evidence, again = None, can_rewind and alone and watch.rewind.is_certain()
             if step is not None and not (again and not Body(watch).moves_on(step)):
-                evidence = Body(watch).of_step(step)
+                body = Body(watch)
+                evidence = body.of_step(step)
+                if evidence is None and body.came_in:
+                    evidence = watch.since
             early = self._seen_early() if evidence is None else None
             if evidence is None and early is None and can_rewind:
                 watch.replay(sign)

@@ -34,7 +34,7 @@ HANDLED = re.compile(
     r"nan_to_num|isnan|\.any\(|\.all\(|masked_fill\w*\([^)]*,\s*0(\.0*)?\)|fully|all_masked|is_empty"
 )
 SAFE_MASK = re.compile(
-    r"causal|tril|triu|future|subsequent|look_?ahead|top_?[kp]|diag|eye|remove", re.I
+    r"causal|local|window|tril|triu|future|subsequent|look_?ahead|top_?[kp]|diag|eye|remove", re.I
 )
 
 # What makes a mask of lengths, which are rarely 0.
