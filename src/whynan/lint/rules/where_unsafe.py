@@ -78,7 +78,11 @@ def where_unsafe(term: Term, here: Walker) -> Match | None:
 def _is_a_bound(condition: Term, divisor: Term) -> bool:
     """`where(x < beta, x / beta, x)`: what values are compared with, not itself compared with a number."""
     c = resolve(condition)
-    if c.op != "compare" or len(c.args) != 2 or resolve(divisor).op not in ("param", "name", "attr", "unknown"):
+    if (
+        c.op != "compare"
+        or len(c.args) != 2
+        or resolve(divisor).op not in ("param", "name", "attr", "unknown")
+    ):
         return False
     return same(c.args[1], divisor) and number_of(c.args[0]) is None
 
