@@ -103,8 +103,14 @@ def tell(anomaly: Anomaly, command: str = "") -> Story:
         chain=tuple(_row(link, site) for link in anomaly.chain) if site else (),
         fixes=finding.fixes,
         proof=_proof(finding.fixes[0], command, site) if finding.fixes else "",
-        next=f"`whynan explain {finding.code}`" if finding.code else "",
+        next=_next(finding.code, command),
     )
+
+
+def _next(code: str, command: str) -> str:
+    found = [f"`whynan explain {code}`"] if code else []
+    found += ["`--html report.html` writes a page"] if command else []
+    return "; ".join(found)
 
 
 LOOKS = ("trace", "look_upstream")  # advice where to look, no change to be tried

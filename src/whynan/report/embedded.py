@@ -9,10 +9,11 @@ from whynan.model import Diagnosis
 from whynan.report.plain import render_text
 
 
-def in_notebook(diagnosis: Diagnosis) -> list[str]:
+def in_notebook(diagnosis: Diagnosis, *, is_drawn: bool) -> list[str]:
     """What stands in the place of a traceback; a notebook shows the report itself above it."""
     ipython: Any = sys.modules.get("IPython")
     if ipython is None or not hasattr(ipython.get_ipython(), "kernel"):
         return render_text(diagnosis).splitlines()
-    ipython.display.display(diagnosis)
+    if not is_drawn:
+        ipython.display.display(diagnosis)
     return [f"AnomalyFound: {anomaly.finding.headline}" for anomaly in diagnosis.anomalies]

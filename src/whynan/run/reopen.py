@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -34,7 +35,9 @@ def show(diagnosis: Diagnosis, stream: IO[str]) -> None:
 
     if diagnosis.anomalies:
         stories = [tell(anomaly, typed(diagnosis)) for anomaly in diagnosis.anomalies]
-        terminal.write(terminal.draw(stories, diagnosis.notes), stream)
+        columns = shutil.get_terminal_size().columns if stream.isatty() else None
+        lines = terminal.draw(stories, diagnosis.notes, width=terminal.width_of(columns))
+        terminal.write(lines, stream)
     else:
         stream.write(render_text(diagnosis))
     terminal.write(sparkline.draw(diagnosis.history), stream)
