@@ -278,7 +278,9 @@ def test_what_is_no_harm_stays_as_it_is(programs: ForkServer, tmp_path: Path, na
 
 
 def test_several_faults_are_all_named(programs: ForkServer, tmp_path: Path) -> None:
-    text = STAND_IN + """\
+    text = (
+        STAND_IN
+        + """\
 import numpy as np
 import cupy as cp
 import jax.numpy as jnp
@@ -289,6 +291,7 @@ print("b", b)
 c = jnp.exp(jnp.array([1000.0]))
 print("c", c)
 """
+    )
     result, _ = run(programs, tmp_path, text, mode="auto")
     assert result.report is not None
     found = [(a["location"]["line"], a["mechanism"]) for a in result.report["anomalies"]]

@@ -82,7 +82,9 @@ class InsideJax:
             closed = jax.make_jaxpr(of_arrays)(*[leaves[i] for i in places])
         if closed.effects:
             raise TypeError("it has effects")
-        self._run(closed.jaxpr, closed.consts, [leaves[i] for i in places], self._fresh(len(places)))
+        self._run(
+            closed.jaxpr, closed.consts, [leaves[i] for i in places], self._fresh(len(places))
+        )
         found = next((done for done in self._done if done.bad is not None), None)
         if found is None or found.bad is None:
             return None

@@ -94,7 +94,9 @@ class LibraryWatch:
             self._put(module, name, self._looking(library, name, found))
 
     def _looking(self, library: Library, name: str, original: Callable[..., Any]) -> Any:
-        takes = getattr(original, "nin", None)  # of a ufunc, which may be given its output after them
+        takes = getattr(
+            original, "nin", None
+        )  # of a ufunc, which may be given its output after them
 
         @unseen_by_warnings
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -216,9 +218,7 @@ class LibraryWatch:
         if self._looks[at] > MAX_LOOKS:
             return
         with self._inside():
-            found, followers = self._explained(
-                library, name, function, args, kwargs, result, user
-            )
+            found, followers = self._explained(library, name, function, args, kwargs, result, user)
         if found is None:
             return
         bad = any(o.stats and o.stats.nonfinite for o in found.origin.inputs)
@@ -241,7 +241,9 @@ class LibraryWatch:
             return None, []
         if library.of_numpy:
             bad = next(x for x in library.leaves(result) if self._is_bad(library, x))
-            arrays = [x for x in given if getattr(x, "dtype", None) is not None and x.dtype.kind in "fiu"]
+            arrays = [
+                x for x in given if getattr(x, "dtype", None) is not None and x.dtype.kind in "fiu"
+            ]
             site, why = site_at(user.f_code, user.f_lasti), f"which step inside `{name}` made it"
             return unseen_of(bad, arrays, site, "scipy.unseen", why), []
         if library.name != "jax":

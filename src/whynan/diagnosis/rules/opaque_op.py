@@ -47,7 +47,11 @@ def unexplained(op: OpRecord, evidence: Evidence) -> Finding:
             headline=f"{subject(evidence)}: {made}", observed=(said,), label=origin_label(op)
         )
     if op.op in ("jax.unseen", "scipy.unseen") and op.site is not None:
-        same = [o for o in op.inputs if o.stats and o.stats.min is not None and o.stats.min == o.stats.max]
+        same = [
+            o
+            for o in op.inputs
+            if o.stats and o.stats.min is not None and o.stats.min == o.stats.max
+        ]
         return Finding(
             headline=f"{subject(evidence)}: `{op.site.expression or op.site.source}` made it out of finite values",
             observed=tuple(f"all {o.stats.count:,} values of its {o.role} are the same" for o in same if o.stats),

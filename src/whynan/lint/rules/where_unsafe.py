@@ -71,6 +71,7 @@ def where_unsafe(term: Term, here: Walker) -> Match | None:
                 f"where the condition rejects it, `{word}` still gets a gradient: 0 times inf is NaN",
                 f"make the operand harmless inside as well: where(c, x, {harmless})",
                 edit=edit,
+                severity="info" if risky.op == "div" or known.domain is None else None,  # seldom differentiated
             )
     return None
 
@@ -78,7 +79,11 @@ def where_unsafe(term: Term, here: Walker) -> Match | None:
 def _is_a_bound(condition: Term, divisor: Term) -> bool:
     """`where(x < beta, x / beta, x)`: what values are compared with, not itself compared with a number."""
     c = resolve(condition)
-    if c.op != "compare" or len(c.args) != 2 or resolve(divisor).op not in ("param", "name", "attr", "unknown"):
+    if (
+        c.op != "compare"
+        or len(c.args) != 2
+        or resolve(divisor).op not in ("param", "name", "attr", "unknown")
+    ):
         return False
     return same(c.args[1], divisor) and number_of(c.args[0]) is None
 
