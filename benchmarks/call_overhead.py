@@ -18,7 +18,7 @@ import whynan
 
 BLOCKS = 21
 CALLS = 300
-LIVE = 30  # the first calls are recorded
+LIVE = 1_000  # the first operations are recorded
 
 
 def deep(layers: int, width: int) -> nn.Module:

@@ -19,6 +19,7 @@ from whynan.source.bodies import Lead, leads_to
 from whynan.source.turns import taken_over
 
 MAX_FRAMES = 3
+CALLERS = 2  # of a model
 MAX_NAMES = 16
 MAX_WRAPPERS = 2
 
@@ -28,7 +29,7 @@ class Carried:
 
     def __init__(self) -> None:
         self._wanted: dict[tuple[CodeType, int], frozenset[str]] = {}
-        self._at_calls: dict[tuple[CodeType, int], frozenset[str]] = {}
+        self._at_calls: dict[tuple[int, int], tuple[CodeType, frozenset[str]]] = {}
         self._values: dict[CodeType, dict[str, Any]] = {}
 
     def note(self, frame: FrameType | None) -> None:
@@ -44,16 +45,24 @@ class Carried:
                 self._values[found.f_code] = values_of(found, wanted)
 
     def note_call(self, frame: FrameType | None) -> None:
-        """A model is called: what the turn began with is at hand still."""
-        for found, lasti in islice(user_frames(frame), MAX_FRAMES):
-            place = (found.f_code, lasti)
-            wanted = self._at_calls.get(place)
-            if wanted is None:
-                names = taken_over(found.f_code, lasti)
-                wanted = names if len(names) <= MAX_NAMES else frozenset()
-                self._at_calls[place] = wanted
-            if wanted:
-                self._values[found.f_code] = values_of(found, wanted)
+        """A model is called: what the turn began with is at hand still. Microseconds count here, and the
+        hash of a code object takes one."""
+        left = CALLERS
+        while frame is not None and left:
+            code = frame.f_code
+            if kind_of_file(code.co_filename) == USER:
+                left -= 1
+                known = self._at_calls.get((id(code), frame.f_lasti))
+                wanted = self._at_call(code, frame.f_lasti) if known is None else known[1]
+                if wanted:
+                    self._values[code] = values_of(frame, wanted)
+            frame = frame.f_back
+
+    def _at_call(self, code: CodeType, lasti: int) -> frozenset[str]:
+        names = taken_over(code, lasti)
+        names = names if len(names) <= MAX_NAMES else frozenset()
+        self._at_calls[id(code), lasti] = code, names
+        return names
 
     def is_bad(self) -> bool:
         """Whether something non-finite was taken over."""
