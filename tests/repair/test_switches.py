@@ -134,8 +134,33 @@ def test_the_way_around_is_run(name: str, repairs: RepairServer, tmp_path: Path)
     assert len(added) <= 3  # the header and one statement
 
 
-def test_a_function_is_not_compiled(repairs: RepairServer) -> None:
-    found = repairs.fix(CASES / "compiled_backend_pass" / "script.py")
+WRITTEN = {
+    "torch.expm1(x)": "+        occupancy = torch.log(torch.tanh(x / 2) * (torch.exp(x) + 1))",
+    "torch.expm1(x + 0.0)": "+        operand = x + 0.0\n+        occupancy = torch.log(torch.tanh(operand / 2) * (torch.exp(operand) + 1))",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("call", WRITTEN)
+def test_a_compiled_function_is_written_otherwise(
+    call: str, repairs: RepairServer, tmp_path: Path
+) -> None:
+    found = repairs.fix(_compiled(call, tmp_path))
+    first = found["fixes"][0]
+    assert (first["kind"], first["verdict"]) == ("written_otherwise", "verified")
+    assert WRITTEN[call] in first["patch"]
+
+
+def test_a_function_that_cannot_be_written_otherwise_is_not_compiled(
+    repairs: RepairServer, tmp_path: Path
+) -> None:
+    found = repairs.fix(_compiled("torch.expm1(x, out=None)", tmp_path))
     first = found["fixes"][0]
     assert (first["kind"], first["verdict"]) == ("uncompiled", "verified")
     assert "+    @torch.compiler.disable\n     def forward" in first["patch"]
+
+
+def _compiled(call: str, folder: Path) -> Path:
+    text = (CASES / "compiled_backend_pass" / "script.py").read_text()
+    script = folder / "program.py"
+    script.write_text(text.replace("occupancy = torch.log(torch.expm1(x))", f"occupancy = torch.log({call})"))  # fmt: skip
+    return script
