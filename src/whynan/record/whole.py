@@ -68,4 +68,6 @@ def _storage_of(tensor: torch.Tensor) -> torch.Tensor | None:
     count = storage.nbytes() // tensor.element_size()
     if not row or count <= tensor.numel() or count % row or count > MAX_VALUES:
         return None
-    return torch.as_strided(tensor.detach(), (count // row, *tensor.shape[1:]), (row, *tensor.stride()[1:]), 0)
+    return torch.as_strided(
+        tensor.detach(), (count // row, *tensor.shape[1:]), (row, *tensor.stride()[1:]), 0
+    )

@@ -161,7 +161,13 @@ def _of_cut(case: Case, source: Source, name: cst.Name) -> Iterator[Candidate]:
 def _below_what_is_measured(case: Case) -> Iterator[Candidate]:
     """`t = days[rows] / 365`: a duration of 0 is one shorter than the shortest that can be told."""
     operand, stats = case.culprit, case.culprit.stats if case.culprit is not None else None
-    if operand is None or stats is None or operand.value != 0 or stats.negatives or is_count(operand):
+    if (
+        operand is None
+        or stats is None
+        or operand.value != 0
+        or stats.negatives
+        or is_count(operand)
+    ):
         return
     if not 0 < stats.zeros <= max(1, RARE * stats.count):
         return
@@ -177,7 +183,10 @@ def _below_what_is_measured(case: Case) -> Iterator[Candidate]:
         return
     for loop in (a for a in source.ancestors(cut) if isinstance(a, cst.For)):
         name = cut.value.value
-        if name not in cut_alike(source, loop) or (line := last_given(source, loop, [name])) is None:
+        if (
+            name not in cut_alike(source, loop)
+            or (line := last_given(source, loop, [name])) is None
+        ):
             continue
         text = f"{name} = {name}.clamp(min=({name}[{name} > 0].min() / 2).item())"
         title = f"let `{name}` be at least half the smallest positive one: a 0 is one that was too short to be told"

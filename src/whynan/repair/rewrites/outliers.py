@@ -21,7 +21,10 @@ def propose(case: Case) -> Iterator[Candidate]:
     odd = case.anomaly.evidence.around.oddity
     if odd is None or odd.what != "outlier" or case.texts:
         return
-    if abs(odd.value) < FAR * max(odd.typical, 1e-3) or case.mechanism not in ("overflow", "nan_literal"):
+    if abs(odd.value) < FAR * max(odd.typical, 1e-3) or case.mechanism not in (
+        "overflow",
+        "nan_literal",
+    ):
         return
     for source in case.files():
         for loop in source.every(cst.For):
