@@ -74,6 +74,10 @@ def judge(
     if training and (rise := _rise(after)) is not None:
         text = f"the loss rises from {number(rise[0])} to {number(rise[1])}: nothing is learnt that way"
         return Verdict(verdict="failed", evidence=text)
+    worse = _worse(after, before) if first.origin.phase == "optimizer" and not training else None
+    if worse is not None:
+        text = f"the updates are finite, but wrong: the loss went from {number(worse[0])} to {number(worse[1])}"
+        return Verdict(verdict="failed", evidence=text)
     leap = _leap(after, before, exact)
     if leap is not None:
         text = (
@@ -152,6 +156,16 @@ def _rise(after: Diagnosis) -> tuple[float, float] | None:
         return None
     start = losses[0]
     return (start, losses[-1]) if min(losses[-LAST:]) > ROSE * start else None
+
+
+def _worse(after: Diagnosis, before: Diagnosis) -> tuple[float, float] | None:
+    """A loss that is far above all that were before a failing update, and stays there."""
+    step = before.anomalies[0].evidence.step
+    earlier = [_size(r) for r in _with_finite_loss(after) if r.step <= step][-LAST:]
+    later = [_size(r) for r in _with_finite_loss(after) if r.step > step][-LAST:]
+    if len(earlier) < LAST or len(later) < LAST or min(later) <= ROSE * max(earlier):
+        return None
+    return earlier[-1], later[-1]
 
 
 def _with_finite_loss(run: Diagnosis) -> list[HistoryRow]:

@@ -42,7 +42,7 @@ from whynan.repair.rewrites import (
 )
 
 FAMILIES = (
-    marked, entropy, noise, squashed, products, moments, existing, options, logarithms, across, running_sums, corrections, iterations, ceilings, exponentials, log_space, roots, selection, plain, division, domain, clamps, learnt, masks, matrices, switches, precision, gaps, reading, outliers, data,
+    marked, entropy, noise, squashed, products, moments, existing, options, logarithms, across, running_sums, corrections, iterations, ceilings, exponentials, log_space, roots, selection, plain, division, domain, clamps, learnt, masks, matrices, precision, switches, gaps, reading, outliers, data,
     features,
     training,
 )  # fmt: skip

@@ -218,6 +218,12 @@ def _guarded(case: Case, source: Source, divisor: Expression) -> Iterator[Candid
             edit = Edit(source).replace(divisor, text)
             yield from case.change(edit, "where_zero", title, Tier.GUARD)
         return
+    if _is_spread_of_columns(case) and isinstance(divisor, (cst.Name, cst.Attribute)):
+        code = source.code(divisor)
+        edit = Edit(source).replace(divisor, f"torch.where({code} > {eps}, {code}, 1.0)")
+        title = f"divide a constant column by 1: by {eps}, what differs in it later would be huge"
+        yield from case.change(edit, "unit_spread", title, Tier.GUARD)
+        return
     text = f"{source.receiver(divisor)}.clamp(min={eps})"
     title = f"keep {_named(source, divisor)} away from 0"
     edit = Edit(source).replace(divisor, text)
@@ -244,6 +250,12 @@ def _left_undefined(case: Case, source: Source, divisor: Expression) -> Iterator
     title = f"let the share count as 0 where `{divisor.value}` is 0: what is constant leaves nothing to explain"
     edit = Edit(source).replace(quotient, text)
     yield from case.change(edit, "leave_out_zeros", title, Tier.GUARD)
+
+
+def _is_spread_of_columns(case: Case) -> bool:
+    """`x.std(0)` of a table: statistics that other rows are scaled with later."""
+    made = case.culprit.upstream[:1] if case.culprit is not None else ()
+    return any(op.name == "std" and op.scalars.get("dim") in ("[0]", 0) for op in made)
 
 
 def _twin(case: Case, source: Source, divisor: Expression) -> cst.BinaryOperation | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from whynan.model import OpRecord
 from whynan.ops.table import that
 from whynan.repair.calls import fn
 from whynan.repair.case import HALF, Candidate, Case, Tier
@@ -12,11 +13,51 @@ from whynan.repair.rewrites.exponentials import LAYERS
 
 MECHANISMS = ("division_by_zero", "log_nonpositive", "invalid_domain", "gradient_singularity")
 POSITIVE = ("softplus", "relu", "elu")
+KEEPS = that("keeps")
 BETWEEN = that("keeps") | {"div", "mul"}
 TITLE = "keep this positive where the network makes it: as a scale or rate it must not round to 0"
 
 
 def propose(case: Case) -> Iterator[Candidate]:
+    yield from _made_positive(case)
+    yield from _floored(case)
+
+
+def is_raw_output(case: Case) -> bool:
+    """Whether a layer's output itself is negative where it must not be: a bound would stop its
+    gradient there, and what it predicts would be the bound."""
+    return case.culprit is not None and (case.culprit.value or 0) < 0 and _layer(case) is not None
+
+
+def _layer(case: Case) -> OpRecord | None:
+    for op in case.culprit.upstream if case.culprit is not None else ():
+        if op.name in LAYERS:
+            return op
+        if op.name not in KEEPS:
+            return None
+    return None
+
+
+def _made_positive(case: Case) -> Iterator[Candidate]:
+    """A rate that a network predicts: `F.softplus(net(x)) + 1e-6`."""
+    op = _layer(case) if case.mechanism == "log_nonpositive" and is_raw_output(case) else None
+    if (
+        op is None
+        or op.site is None
+        or case.forward_op not in ("log", "log1p")
+        or not case.is_own(op.site.file)
+    ):
+        return
+    source = case.source_of(op.site.file)
+    node = source.expression_at(op.site) if source is not None else None
+    if source is None or node is None:
+        return
+    edit = Edit(source).replace(node, f"{source.functional()}.softplus({source.code(node)}) + 1e-6")
+    title = "let the network predict what is positive by its form: a bound would stop the gradient where it matters"
+    yield from case.change(edit, "softplus_output", title, Tier.GUARD)
+
+
+def _floored(case: Case) -> Iterator[Candidate]:
     """`F.softplus(raw) + 1e-3`."""
     if case.mechanism not in MECHANISMS or case.culprit is None or case.dtype in HALF:
         return

@@ -129,6 +129,8 @@ class Form:
             left, right = self._factor(parts.left), self._factor(parts.right)
             return f"{left} + {right}" if left is not None and right is not None else None
         is_plain = isinstance(node, (cst.Name, cst.Attribute, cst.Subscript))
+        if is_plain and _is_exponential(self.source, node):
+            return None  # it would leave the range before its logarithm is taken
         return f"{self.source.receiver(node)}.log()" if is_plain else None
 
     def _sum(self, node: Expression) -> str | None:
@@ -264,6 +266,20 @@ class Form:
         return f"torch.logsumexp({receiver(inside)}.flatten(), dim=0)"
 
 
+def _is_exponential(source: Source, node: Expression, depth: int = 4) -> bool:
+    """Whether an exponential goes into it, as far as the function shows."""
+    value = source.value_of(node)
+    if value is None or depth == 0:
+        return False
+    for part in (value, *source.below(value)):
+        call = fn(source, part)
+        if call is not None and call.name == "exp":
+            return True
+        if isinstance(part, cst.Name) and _is_exponential(source, part, depth - 1):
+            return True
+    return False
+
+
 def _is_mask(source: Source, node: Expression) -> bool:
     """Ones and zeros, by the way it is made: a comparison, an identity, 1 minus one of these."""
     node = source.definition(node) or node
@@ -331,8 +347,7 @@ def below_view(source: Source, node: Expression) -> Expression | None:
     ):
         return node.value
     call = fn(source, node)
-    return (
-        call.operand
-        if call is not None and call.name in SAME_ELEMENTS and not call.inplace
-        else None
-    )
+    if call is None or call.inplace:
+        return None
+    own = call.name == "diag" and not call.rest  # of a matrix; of a vector it makes one, and fails
+    return call.operand if own or call.name in SAME_ELEMENTS else None

@@ -14,6 +14,7 @@ from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.flow import SAME_ELEMENTS
 from whynan.repair.rewrites.amounts import floor, is_count, is_mask, margin, unused
+from whynan.repair.rewrites.learnt import is_raw_output
 from whynan.repair.source import Expression, Source
 
 # The slope of a logarithm overflows for values that are not quite 0 yet.
@@ -25,6 +26,9 @@ VIEWS = SAME_ELEMENTS | {"max", "amax"}  # which keep the order of logarithms
 
 def propose(case: Case) -> Iterator[Candidate]:
     log = fn(case.source, case.node) if case.source else None
+    if case.source is not None and log is not None and log.name == "logdet":
+        yield from _absolute(case, case.source, log)
+        return
     if case.source is None or log is None or "log_nonpositive" not in row(case.forward_op).fails:
         return
     known = row(log.name)
@@ -45,6 +49,17 @@ def propose(case: Case) -> Iterator[Candidate]:
         )
     elif known.domain is not None and known.domain.high == math.inf:
         yield from _floored(case, case.source, log)
+
+
+def _absolute(case: Case, source: Source, log: Fn) -> Iterator[Candidate]:
+    """Of a module's own weight, as in a flow: its determinant may be negative. That of a covariance
+    may not."""
+    own = isinstance(log.operand, cst.Attribute) and source.code(log.operand).startswith("self.")
+    if not own or case.mechanism != "log_nonpositive":
+        return
+    edit = Edit(source).replace(log.node, f"torch.linalg.slogdet({source.code(log.operand)})[1]")
+    title = "take the logarithm of the absolute determinant: a change of variables asks for no sign"
+    yield from case.change(edit, "slogdet", title, Tier.EXACT)
 
 
 def _log_space(case: Case, source: Source, log: Fn) -> Iterator[Candidate]:
@@ -260,6 +275,8 @@ def _floored(case: Case, source: Source, log: Fn) -> Iterator[Candidate]:
     """Guards: the argument is kept above the singular point."""
     operand, argument = case.culprit, log.operand
     yield from _xlogy(case, source, log)
+    if log.name in ("log", "log1p") and is_raw_output(case):
+        return  # another form of the output is what it wants
     if (_is_given(operand) and not _weighs_itself(source, log)) or _has_underflowed(case):
         return
     known = row(log.name)

@@ -42,6 +42,8 @@ def propose(case: Case) -> Iterator[Candidate]:
                 yield from _uncentered(case, source, call)
     if case.mechanism not in TRAINABLE or case.origin.phase in ("data", "init"):
         return
+    if case.mechanism == "sqrt_negative" and in_step and _cancels(case):
+        return  # a difference that rounds below 0 does so at any rate
     diverged = in_step or _diverged(case)
     for source in case.files():
         yield from _initialised(case, source)
@@ -62,6 +64,10 @@ def propose(case: Case) -> Iterator[Candidate]:
                 parts = [clipped, *parts] if _was_one_blow(case) else [*parts, clipped]
             for part in parts:
                 yield from part
+
+
+def _cancels(case: Case) -> bool:
+    return any(cause.code == "cancellation" for cause in case.anomaly.finding.causes)
 
 
 def _diverged(case: Case) -> bool:
