@@ -159,7 +159,7 @@ def _kept(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
     source = culprit.source or ""
     if not source.startswith(("parameter", "buffer")) or op.derived:
         return
-    loaded = next((m for m in culprit.upstream if m.name == "copy_"), None)
+    loaded = next((m for m in culprit.upstream if m.name in that("copies")), None)
     when = f"when it was loaded ({_place(loaded, op)})" if loaded is not None else "before this step began"  # fmt: skip
     yield Cause(code="poisoned_state", evidence=f"{source} was {number(culprit.value)} {when}")
 
