@@ -10,7 +10,6 @@ from itertools import dropwhile
 from whynan.diagnosis.circumstances import causes_around
 from whynan.diagnosis.framework import autocast_of
 from whynan.diagnosis.makers import (
-    BOUNDS,
     CARRYING,
     CHOOSING,
     COUNTING,
@@ -170,13 +169,9 @@ def _setting(setting: Setting) -> Iterator[Cause]:
 
 
 def _unbounded(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
-    """What was computed may be anything, and no operation on its way keeps it inside."""
+    """What was computed may be anything; what was chosen or handed on is somebody else's."""
     made = [m for m in culprit.upstream if m.name not in HANDED_ON]
-    if (
-        op.derived
-        or not made
-        or any(m.derived or row(m.name).range or m.name in BOUNDS for m in made)
-    ):
+    if op.derived or not made or made[0].derived:
         return
     what = f"`{made[0].name.strip('_')}` gave {number(culprit.value)}"
     if culprit.value is not None and culprit.value != 0:
