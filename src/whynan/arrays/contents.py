@@ -10,6 +10,9 @@ from itertools import islice
 from types import FunctionType, ModuleType
 from typing import Any
 
+from whynan.arrays.libraries import is_floating, library_of
+from whynan.checking.distributions import to_numpy
+
 DEPTH = 3
 ITEMS = 1000
 TOKEN = re.compile(r"(?<![\w.])[-+]?(?:nan|NaN|inf)(?!\w)")  # NaN: pandas, JSON
@@ -63,6 +66,8 @@ def _as_array(value: Any) -> Any:
         return value
     if type(value).__module__.split(".")[0] == "pandas" and hasattr(value, "to_numpy"):
         return value.to_numpy()
+    if library_of(value) is not None:
+        return to_numpy(value) if is_floating(value) else np.zeros(())
     return None
 
 

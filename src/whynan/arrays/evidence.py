@@ -73,6 +73,29 @@ def evidence_of(
     )  # fmt: skip
 
 
+def unseen_of(result: Any, inputs: list[Any], site: Site, op: str, why: str) -> Evidence | None:
+    """A function that cannot be seen into made a non-finite value."""
+    import numpy as np
+
+    values, stats = to_numpy(result), summarise(result).stats
+    wrong = ~np.isfinite(values)
+    if not wrong.any():
+        return None
+    index = tuple(int(i) for i in np.unravel_index(int(wrong.reshape(-1).argmax()), wrong.shape))
+    value = float(values[index])
+    out = Operand(role="out", stats=stats, index=index, first=index, dtype=stats.dtype, value=value)
+    given = tuple(
+        Operand(role=f"argument {i}", stats=summarise(x).stats) for i, x in enumerate(inputs)
+    )
+    origin = OpRecord(
+        index=0, op=op, phase="data", step=0, site=site, inputs=given, outputs=(out,)
+    )  # fmt: skip
+    return Evidence(
+        sink="output", subject="result", step=0, origin=origin, origin_kind="operation",
+        sink_site=site, sink_value=value, incomplete=why,
+    )  # fmt: skip
+
+
 def _roles(known: Op, n: int) -> list[str]:
     second = {"pow": "exponent", "matmul": "mat2"}.get(known.name, "other")
     return ["self", second, *(f"argument {i}" for i in range(2, n))]

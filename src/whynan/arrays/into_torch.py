@@ -23,7 +23,7 @@ def crossed(evidence: Evidence, events: Sequence[Event], here: tuple[Place, ...]
     numbers = _numbers(evidence) if is_number else frozenset()
     site, unsure = entry.site, evidence
     for event in events:
-        found = way(event, here)
+        found = way(event.places, here)
         if found is None and site is not None:
             found = way_to_site(event, site)
         if found is None:
@@ -83,4 +83,6 @@ def _perhaps(event: Event, found: Way) -> str:
     site = event.evidence.origin.site
     name = f", which leads to `{found.name}`" if found.name else ""
     where = f"{short_path(site.file)}:{site.line}" if site is not None else ""
+    if not event.said:  # of a library that says nothing
+        return f"whether it is the value that was made at {where}{name}"
     return f"whether it is the value of which NumPy said `{event.said}` at {where}{name}"

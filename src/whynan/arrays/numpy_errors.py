@@ -158,14 +158,21 @@ def _repeated(site: Site, frame: FrameType, said: str, infinite: bool) -> Eviden
             function, parts = getattr(type(owner), name), [tree.func.value, *parts]
     else:
         return None
-    if not all(_harmless(part, scope) for part in parts) or "out" in options:
+    if not all(_harmless(part, scope) for part in parts):
         return None
     operands = [_unboxed(_value(part, scope)) for part in parts]
+    takes = getattr(function, "nin", len(operands))
+    out = options.pop("out", None), *operands[takes:]  # it is not written over once more
+    operands = operands[:takes]
+    if any(np.may_share_memory(a, b) for a in operands for b in out if b is not None):
+        return None
     arrays = [np.asarray(o) if isinstance(o, (list, tuple)) else o for o in operands]
     numeric = (np.ndarray, np.generic, int, float)
     if not all(isinstance(o, numeric) for o in arrays[: 1 if name in PURE else None]):
         return None
     result = np.asarray(function(*operands, **options))
+    if name == "corrcoef":  # a covariance over the deviations
+        name, arrays = "truediv", _correlated(operands, options)
     shown = arrays if name not in PURE or name in ("dot", "outer") else arrays[:1]
     found = evidence_of(name, shown, result, site, "numpy", {}, infinite=infinite)
     if found is None or name not in ("std", "var"):
@@ -173,6 +180,15 @@ def _repeated(site: Site, frame: FrameType, said: str, infinite: bool) -> Eviden
     # NumPy divides by the count where torch divides by one less.
     ddof = options.get("ddof", 0)
     return replace(found, origin=replace(found.origin, scalars={"correction": ddof}))
+
+
+def _correlated(operands: list[Any], options: dict[str, Any]) -> list[Any]:
+    """The covariance that a correlation is made of, and what it is divided by."""
+    import numpy as np
+
+    covariance = np.atleast_2d(np.cov(*operands, **options))
+    deviation = np.sqrt(np.diag(covariance))
+    return [covariance, np.outer(deviation, deviation)]
 
 
 def _in_place(site: Site, frame: FrameType, scope: Mapping[str, Any], said: str) -> Evidence | None:

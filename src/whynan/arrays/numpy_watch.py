@@ -23,11 +23,18 @@ from typing import Any
 from whynan import voice
 from whynan.arrays.contents import kinds_in, kinds_of_text
 from whynan.arrays.into_torch import crossed
+from whynan.arrays.library_watch import LibraryWatch
 from whynan.arrays.made_again import made_again
 from whynan.arrays.numpy_errors import Event, Place, event_of, places_of
 from whynan.arrays.place import is_library, is_own, programs_own
 from whynan.arrays.reach import results, way
-from whynan.arrays.tables import holds_what_was_made, is_table, watch_writers
+from whynan.arrays.tables import (
+    divided,
+    holds_what_was_made,
+    is_table,
+    watch_division,
+    watch_writers,
+)
 from whynan.model import Evidence, OpRecord, Site
 from whynan.source.positions import site_at
 
@@ -36,6 +43,8 @@ SAID = re.compile(
     r"Degrees of freedom <= 0"
 )
 COMPLAINT = re.compile(r"\bnans?\b|\binfs?\b|\binfinit|finite|singular|converge", re.IGNORECASE)
+# 0 * inf and inf - inf: of finite numbers these are never invalid.
+NEEDS_INFINITY = re.compile(r"invalid value encountered in (scalar )?(multiply|add|subtract)$")
 MAX_EVENTS = 50
 MAX_LOOKS = 200  # a program that prints NaN all day must not be slowed
 WRITERS = ("save", "savez", "savez_compressed", "savetxt")
@@ -54,6 +63,9 @@ class NumpyWatch:
         self._looks = 0
         self._impl: Any = None
         self._tables_watched = False
+        self.libraries = LibraryWatch(
+            self._happened, self._quietly, lambda: self._looking == threading.get_ident(), self._watch_writers,
+        )  # fmt: skip
 
     def start(self) -> None:
         module: Any = warnings
@@ -77,7 +89,24 @@ class NumpyWatch:
         module._showwarnmsg = show
         self._undo.append(lambda: setattr(module, "_showwarnmsg", shown))
 
+    def add(self, name: str) -> None:
+        """A library that the program has imported."""
+        if name == "pandas":
+            self._undo += watch_division(
+                lambda *seen: self._quietly(functools.partial(self._divided, *seen))
+            )
+        else:
+            self.libraries.add(name)
+
+    def _divided(self, operands: list[Any], quotient: Any, frame: FrameType) -> None:
+        user = programs_own(frame)
+        site = site_at(user.f_code, user.f_lasti) if user is not None else None
+        found = divided(operands, quotient, site) if site is not None else None
+        if found is not None:
+            self._happened(Event(found, "", places_of(user), follows=False))
+
     def stop(self) -> None:
+        self.libraries.stop()
         while self._undo:
             self._undo.pop()()
 
@@ -129,14 +158,16 @@ class NumpyWatch:
         said = str(message.message)
         if caught or not issubclass(message.category, RuntimeWarning) or not SAID.match(said):
             return
-        if len(self.events) >= MAX_EVENTS:
-            return
-        event = event_of(frame, said)
+        event = event_of(frame, said) if len(self.events) < MAX_EVENTS else None
+        if event is not None:
+            self._happened(event)
+
+    def _happened(self, event: Event) -> None:
         known = [(e.evidence.origin.site, e.places) for e in self.events]
-        if event is None or (event.evidence.origin.site, event.places) in known:
+        if len(self.events) >= MAX_EVENTS or (event.evidence.origin.site, event.places) in known:
             return
-        if event.follows:  # an earlier event's infinity may have gone on
-            before = [e for e in self.events if way(e, event.places) is not None]
+        if event.follows or NEEDS_INFINITY.match(event.said):  # an earlier event's may have gone on
+            before = [e for e in self.events if way(e.places, event.places) is not None]
             if before:
                 _follow(before[0], event.evidence.origin)
                 return
@@ -153,8 +184,12 @@ class NumpyWatch:
         for stream in (sys.stdout, sys.stderr):
             self._listen(stream)
         np: Any = sys.modules["numpy"]
+        self._watch_writers(np)
+
+    def _watch_writers(self, library: Any) -> None:
         for name in WRITERS:
-            self._watch_writer(np, name, getattr(np, name))
+            if hasattr(library, name):
+                self._watch_writer(library, name, getattr(library, name))
 
     def _listen(self, stream: Any) -> None:
         write = getattr(stream, "write", None)
@@ -182,13 +217,16 @@ class NumpyWatch:
         @functools.wraps(original)
         def writer(*args: Any, **kwargs: Any) -> Any:
             frame = sys._getframe(1)
-            kinds = kinds_in([*args[1:], *kwargs.values()])
-            if kinds:
-                self._quietly(lambda: self._reached("the saved array", frame, kinds))
+            self._quietly(lambda: self._saved([*args[1:], *kwargs.values()], frame))
             return original(*args, **kwargs)
 
         setattr(np, name, writer)
         self._undo.append(lambda: setattr(np, name, original))
+
+    def _saved(self, values: list[Any], frame: FrameType) -> None:
+        kinds = kinds_in(values)
+        if kinds:
+            self._reached("the saved array", frame, kinds)
 
     def _table_written(self, table: Any, frame: FrameType) -> None:
         kinds = kinds_in(table)
@@ -220,7 +258,7 @@ class NumpyWatch:
             return
         site = site_at(user.f_code, user.f_lasti)
         for i, event in enumerate(self.events):
-            found = way(event, places)
+            found = way(event.places, places)
             if found is None:
                 continue
             seen = kinds - found.innocent
@@ -261,7 +299,7 @@ class NumpyWatch:
             i = len(self.events) - 1
         else:
             places = tuple(Place(id(f), f.f_code, line) for f, line in reversed(steps))
-            ways = [i for i, e in enumerate(self.events) if way(e, places, tested=True)]
+            ways = [i for i, e in enumerate(self.events) if way(e.places, places, tested=True)]
             if not ways or not COMPLAINT.search(text):
                 return
             i = ways[0]

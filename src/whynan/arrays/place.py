@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sysconfig
+from collections.abc import Callable
 from types import FrameType
+from typing import TypeVar
 
 from whynan.model import Site
 from whynan.source.positions import site_at
@@ -12,6 +14,20 @@ from whynan.source.positions import site_at
 _own = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _own_resolved = os.path.realpath(_own) + os.sep
 _stdlib = os.path.realpath(sysconfig.get_paths()["stdlib"]) + os.sep
+
+
+_Function = TypeVar("_Function", bound=Callable[..., object])
+
+
+def unseen_by_warnings(function: _Function) -> _Function:
+    """One that stands between the program and a library, whose warnings are to name the program's line.
+
+    Python passes over frames of its own import system, which it knows by these two words.
+    """
+    code = function.__code__  # type: ignore[attr-defined] # a function of Python's
+    name = f"{code.co_filename} importlib _bootstrap"
+    function.__code__ = code.replace(co_filename=name)  # type: ignore[attr-defined]
+    return function
 
 
 def is_library(filename: str) -> bool:

@@ -14,14 +14,17 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from whynan.arrays.evidence import evidence_of, unseen_of
 from whynan.arrays.numpy_errors import Event, Place
-from whynan.model import Operand
+from whynan.arrays.place import unseen_by_warnings
+from whynan.model import Evidence, Operand, Site
 from whynan.source.trees import function_of, statement_at
 
 WRITERS = (
     "to_csv", "to_excel", "to_feather", "to_hdf", "to_html", "to_json", "to_parquet", "to_pickle",
     "to_sql", "to_stata", "to_xml",
 )  # fmt: skip
+DIVISIONS = ("__truediv__", "__rtruediv__", "div", "divide", "truediv", "rdiv", "rtruediv")
 PATHS = ("path", "path_or_buf", "path_or_buffer", "buf", "excel_writer", "name")
 
 
@@ -59,6 +62,54 @@ def watch_writers(see: Callable[[Any, FrameType], None]) -> list[Callable[[], No
             if hasattr(kind, name):
                 undo.append(_watch(kind, name, see))
     return undo
+
+
+def watch_division(see: Callable[[list[Any], Any, FrameType], None]) -> list[Callable[[], None]]:
+    """`see([dividend, divisor], quotient, frame)` of a division that made an infinity; how to undo that.
+
+    pandas divides in silence. What is 0 / 0 is a gap there, and gaps are no harm.
+    """
+    pandas: Any = sys.modules.get("pandas")
+    undo: list[Callable[[], None]] = []
+    for kind in (pandas.DataFrame, pandas.Series) if hasattr(pandas, "Series") else ():
+        for name in DIVISIONS:
+            if hasattr(kind, name):
+                undo.append(_watch_division(kind, name, see))
+    return undo
+
+
+def _watch_division(
+    kind: Any, name: str, see: Callable[[list[Any], Any, FrameType], None]
+) -> Callable[[], None]:
+    original, own = getattr(kind, name), name in vars(kind)
+    swapped = name.strip("_").startswith("r")
+
+    @functools.wraps(original)
+    @unseen_by_warnings
+    def division(table: Any, other: Any, *args: Any, **kwargs: Any) -> Any:
+        result = original(table, other, *args, **kwargs)
+        if is_table(result):
+            see([other, table] if swapped else [table, other], result, sys._getframe(1))
+        return result
+
+    setattr(kind, name, division)
+    return lambda: setattr(kind, name, original) if own else delattr(kind, name)
+
+
+def divided(operands: list[Any], quotient: Any, site: Site) -> Evidence | None:
+    """The evidence of an infinity in the quotient."""
+    np: Any = sys.modules["numpy"]
+    parts = [quotient, *operands]
+    values = [x.to_numpy() if is_table(x) else x for x in parts]
+    if not all(getattr(v, "dtype", np.dtype(float)).kind in "fiub" for v in values):
+        return None
+    out = np.where(np.isnan(values[0]), 0.0, values[0])
+    if np.isfinite(out).all() or any(np.isinf(v).any() for v in values[1:]):
+        return None
+    shapes = {np.shape(v) for v in values if np.shape(v)}
+    if len(shapes) > 1:  # rows were matched by their names
+        return unseen_of(out, [], site, "scipy.unseen", "which rows were divided")
+    return evidence_of("truediv", values[1:], out, site, "numpy", {})
 
 
 def _watch(kind: Any, name: str, see: Callable[[Any, FrameType], None]) -> Callable[[], None]:

@@ -15,6 +15,21 @@ TITLES = {
 }  # fmt: skip
 
 
-def array_fixes(mechanism: str) -> tuple[Fix, ...]:
-    """The remedies for one mechanism, best first."""
-    return tuple(Fix(kind=f"array_{mechanism}", title=title) for title in TITLES.get(mechanism, ()))
+# CuPy and JAX have no `where` to divide with, and JAX has gradients.
+OTHERS = {
+    "division_by_zero": ("keep the divisor away from 0: `np.maximum(b, eps)`, or `np.where(b == 0, 1, b)` and choose afterwards",),
+    "gradient_singularity": ("keep the argument away from that point before the operation, by `np.where` or `np.maximum`: afterwards is too late for its gradient",),
+    "overflow": ("compute this in float64, or scale the operands down first", "for exponentials, subtract the maximum first, as `logsumexp` and `softmax` do"),
+}  # fmt: skip
+SHORT = {"jax": "jnp", "cupy": "cp"}
+
+
+def array_fixes(mechanism: str, op: str) -> tuple[Fix, ...]:
+    """The remedies for one mechanism, best first, in the words of the library that made the value."""
+    library = op.rsplit(".", 1)[-1]
+    titles = (OTHERS if library in SHORT else {}).get(mechanism) or TITLES.get(mechanism, ())
+    short = SHORT.get(library, "np")
+    return tuple(
+        Fix(kind=f"array_{mechanism}", title=title.replace("`np.", f"`{short}.").replace("(np.", f"({short}."))
+        for title in titles
+    )  # fmt: skip

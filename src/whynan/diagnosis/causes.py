@@ -213,7 +213,7 @@ def _difference(maker: OpRecord, op: OpRecord, *, together: bool) -> Cause:
         text = f"{_place(maker, op)}: two equal values were subtracted"
     else:
         text = (
-            f"{_place(maker, op)}: {a:.9g} - {b:.9g} gave {number(maker.value)}, which is rounding"
+            f"{_place(maker, op)}: {a:.9g} - {b:.9g} gave {number(maker.value)}, a rounding error"
         )
     return Cause(code="cancellation", evidence=text)
 
@@ -252,7 +252,7 @@ def _from_mask(mechanism: str, op: OpRecord) -> Iterator[Cause]:
 def _from_optimizer(evidence: Evidence, mechanism: str, op: OpRecord) -> Iterator[Cause]:
     eps = evidence.hyper.get("eps")
     if mechanism == "sqrt_negative" and op.phase == "optimizer" and takes_off_a_square(op):
-        yield Cause(code="cancellation", evidence="the mean square minus the squared mean came out negative, which is rounding")  # fmt: skip
+        yield Cause(code="cancellation", evidence="the mean square minus the squared mean came out negative, a rounding error")  # fmt: skip
     held = (
         negative_average(op) if mechanism == "sqrt_negative" and op.phase == "optimizer" else None
     )

@@ -31,7 +31,7 @@ def outgrown(evidence: Evidence) -> str | None:
             continue
         if _rose(rows[i:]) or _explains(rows[i:], evidence):
             times = f"{ratio:.1f} times" if ratio < 10 else f"{ratio:,.0f} times"
-            return f"at step {row.step} the update with lr {number(rate)} was {times} as large as all weights"
+            return f"at step {row.step} the update with lr {number(rate)} was {times} as large as all weights together"
         return None
     return None
 

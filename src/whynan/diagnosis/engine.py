@@ -22,6 +22,8 @@ from whynan.version import __version__
 
 TORCH_NAMESPACES = ("aten", "prims", "entry", "torchvision", "c10d", "array")
 
+UNTRIED = "whether another kernel gives the same, for none was tried: "
+
 
 def diagnose(
     recording: Recording, *, script: str = "", outcome: Outcome | None = None
@@ -46,6 +48,9 @@ def diagnose(
     )
 
 
+LIBRARIES = ("array.", "numpy.", "jax.", "scipy.")  # what made the value, where it is not torch
+
+
 def explain_evidence(evidence: Evidence) -> Anomaly:
     """The mechanism, proven by exactly one rule, with causes and chain."""
     try:
@@ -62,9 +67,11 @@ def _explain(evidence: Evidence) -> Anomaly:
     origin = _named(evidence.origin)
     evidence = replace(evidence, origin=origin)
     finding = _finding(evidence)
-    if origin.op.startswith(("array.", "numpy.")):
+    if origin.opinions is not None and origin.opinions.judgement == "untried":
+        finding = replace(finding, unknown=(*finding.unknown, UNTRIED + origin.opinions.why))
+    if origin.op.startswith(LIBRARIES):
         observed = (*finding.observed, *became_a_setting(evidence))
-        fixes = array_fixes(finding.mechanism)
+        fixes = array_fixes(finding.mechanism, origin.op)
         finding = replace(finding, observed=observed, fixes=fixes)
     elif is_torchs_update(origin):
         finding = replace(finding, fixes=optimizer_fixes(origin, finding))

@@ -65,6 +65,15 @@ def short_call(op: OpRecord) -> str:
     return call.rsplit(".", 1)[-1] if call[-1].isidentifier() else call
 
 
+def _is_namespace(owner: ast.expr) -> bool:
+    """`np`, `jnp.linalg`; attributes of a variable are tensors."""
+    if ast.unparse(owner) in _NAMESPACES:
+        return True
+    while isinstance(owner, ast.Attribute):
+        owner = owner.value
+    return isinstance(owner, ast.Name) and owner.id in _NAMESPACES
+
+
 def _matches(attr: str, op: OpRecord) -> bool:
     return attr.strip("_") == op.name.strip("_")
 
@@ -101,7 +110,7 @@ def operand_names(op: OpRecord) -> list[str | None]:
     elif isinstance(tree, ast.Call):
         parts = list(tree.args)
         func = tree.func
-        if isinstance(func, ast.Attribute) and ast.unparse(func.value) not in _NAMESPACES:
+        if isinstance(func, ast.Attribute) and not _is_namespace(func.value):
             parts = [func.value, *parts]
         name = last_word(func) or ""
         if not _matches(name, op) and not _is_synonym(name.strip("_"), op.name):
@@ -135,6 +144,6 @@ def _hands_on(op: OpRecord, tree: ast.AST | None) -> bool:
 
 _NAMESPACES = frozenset(
     {"torch", "F", "nn.functional", "torch.nn.functional", "torch.linalg", "torch.special"}
-    | {"np", "numpy", "xp", "cp", "cupy", "jnp"}
+    | {"np", "numpy", "xp", "cp", "cupy", "jax", "jnp"}
 )
 _ORDERED = spelled(lambda op: bool(op.python) and op.name not in ("add", "mul"))

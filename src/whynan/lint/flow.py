@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 
 from whynan.lint.belonging import Evidence
 from whynan.lint.calls import ClassInfo
+from whynan.lint.helpers import Helpers
 from whynan.lint.names import Names, Scope
 from whynan.lint.reader import Reader, spelled_in
 from whynan.lint.scopes import (
@@ -51,11 +52,13 @@ class Walker:
         self.part: ast.stmt | None = None  # the outermost function or class
         self.reader = Reader(source, self.names.top, self._visit)
         self.reader.globals = self._global
+        self.reader.helpers = Helpers(self)
         self._assigned_once: dict[str, ast.expr | None] = {}
         self._global_terms: dict[str, Term | None] = {}
         self._returns: list[Term | None] = []
         self.unwritten: set[int] = set()  # expressions that do not stand in the source as such
         self._kept: list[ast.expr] = []
+        self.called: frozenset[str] | None = None  # by what is trained, once that was asked
 
     @property
     def tested(self) -> frozenset[str]:
@@ -151,13 +154,18 @@ class Walker:
         info = self.reader.classes[node.name]
         if forward is None or not info.is_module:
             return
-        self.silent += 1
-        returned = self._run(forward, info)
-        self.silent -= 1
+        returned = self.read_ahead(forward, info)
         if returned and all(r is not None for r in returned):
             kept = [strip(r) for r in returned if r is not None]
             if len({t.op for t in kept}) == 1 and kept[0].op != "unknown":
                 info.returned = kept[0]
+
+    def read_ahead(self, node: Function, info: ClassInfo | None = None) -> list[Term | None]:
+        """What a function returns; nothing is checked."""
+        self.silent += 1
+        returned = self._run(node, info)
+        self.silent -= 1
+        return returned
 
     # Functions
 
@@ -191,9 +199,9 @@ class Walker:
         reader.own_class = info
         reader.tested = frozenset()
         # The methods of an autograd.Function are not differentiated; they state the derivative.
-        first = node.args.args[0].arg if node.args.args else ""
+        first = {arg.arg for arg in node.args.args[:2]}
         self.no_grad = (
-            self.no_grad or first == "ctx" or any(map(turns_off_gradients, node.decorator_list))
+            self.no_grad or "ctx" in first or any(map(turns_off_gradients, node.decorator_list))
         )
         self.function, self._returns = node, []
         self._block(node.body)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from whynan.lint.calls import ClassInfo, of_builtin, of_function, of_method, of_module
+from whynan.lint.helpers import Helpers
 from whynan.lint.names import Scope
 from whynan.lint.source import Source
 from whynan.lint.spelling import CONSTANTS, KEYWORDS, KNOWN, OPERATORS, SCALAR_ATTRIBUTES
@@ -31,6 +32,7 @@ class Reader:
         self.visit = visit
         self.env: dict[str, Term] = {}
         self.globals: Callable[[str], Term | None] = lambda name: None
+        self.helpers: Helpers | None = None
         self.classes: dict[str, ClassInfo] = {}
         self.own_class: ClassInfo | None = None
         self.tested: frozenset[str] = frozenset()
@@ -211,6 +213,9 @@ class Reader:
             return of_builtin(node, function.id, args, kw)
         if isinstance(function, ast.Attribute) and callee is not None and callee.op == "receiver":
             return of_method(node, function.attr, callee.args[0], args, kw)
+        given = self.helpers.gives(node) if self.helpers is not None and callee is None else None
+        if given is not None:
+            return given
         return Term("unknown", node, (*args, *kw.values()), value=last_word(function))
 
     def _is_builtin(self, name: str) -> bool:

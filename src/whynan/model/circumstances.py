@@ -78,6 +78,7 @@ class Oddity:
     typical: float  # magnitude of the other values, or of the other columns
     row: int | None = None
     column: int | None = None
+    earlier: bool = False  # of all the data that this batch was cut from: an earlier one held it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,10 +12,12 @@ from torch import nn
 from whynan.model import Circumstances, Evidence, HistoryRow, Layer, Oddity, Sample
 from whynan.record.item_names import name_of
 from whynan.record.modules import clean
+from whynan.record.oddities import MAX_VALUES, oddity_in
 from whynan.record.reads import value_after
 from whynan.record.rows import samples_of
 from whynan.record.set_by import setting_of
 from whynan.record.table_rows import row_of
+from whynan.record.whole import oddity_before
 from whynan.seam.devices import double
 from whynan.seam.members import behind
 from whynan.seam.reading import readable
@@ -26,10 +28,7 @@ if TYPE_CHECKING:
 
 ROWS = 32  # of the history
 TOO_LARGE = 10.0  # times the usual scale of a weight
-OUTLYING = 1000.0  # robust standard deviations from the median
-UNSCALED = 1e6  # times the magnitude of the other columns
 RISEN = 100.0  # times the lowest loss
-MAX_VALUES = 4_000_000  # larger batches are not searched
 ADAPTIVE = ("betas", "alpha", "lr_decay", "rho", "etas")  # what optimizers are given that scale
 WEIGHTED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
@@ -47,7 +46,7 @@ def look_around(evidence: Evidence, recorder: Recorder) -> Evidence:
                 workers=recorder.batches.workers,
                 loads=bool(recorder.batches.fetches or recorder.batches.iterator() is not None),
                 layers=_layers(recorder),
-                oddity=_oddity(inputs, recorder),
+                oddity=_oddity(inputs, recorder) or oddity_before(recorder, history),
                 input_size=_input_size(inputs),
                 weight_norm=_weight_norm(recorder),
                 moved=_moved(history[-1:], recorder),
@@ -268,34 +267,3 @@ def _input_size(inputs: list[torch.Tensor]) -> float | None:
         if t.is_floating_point() and t.dim() > 1 and 4 <= t.numel() <= MAX_VALUES
     ]
     return max(filter(math.isfinite, sizes), default=None)
-
-
-def oddity_in(tensor: torch.Tensor) -> Oddity | None:
-    """One value far outside its column, or one column far larger than the others."""
-    if not tensor.is_floating_point() or not 4 <= tensor.numel() <= MAX_VALUES:
-        return None
-    table = double(tensor)
-    table = table if table.dim() == 2 and len(table) > 3 else table.reshape(-1, 1)
-    if not bool(torch.isfinite(table).all()):
-        return None
-    middle = table.median(dim=0).values
-    away = (table - middle).abs()
-    spread = 1.4826 * away.median(dim=0).values
-    scores = away / spread.clamp(min=1e-6 * float(middle.abs().max()) + 1e-12)
-    row, column = divmod(int(scores.argmax()), table.shape[1])
-    # A column of nearly equal values has no spread to speak of; the value itself must be large.
-    typical = float(table[:, column].abs().median())
-    value = float(table[row, column])
-    if float(scores[row, column]) > OUTLYING and abs(value) > 100 * max(typical, 1e-3):
-        column_of = column if table.shape[1] > 1 else None
-        at = row if table.shape[1] > 1 else row * len(tensor) // len(table)
-        return Oddity(what="outlier", value=value, typical=typical, row=at, column=column_of)
-    sizes = table.abs().median(dim=0).values
-    largest = int(sizes.argmax())
-    if len(sizes) > 1:
-        others = float(torch.cat([sizes[:largest], sizes[largest + 1 :]]).max())
-        if float(sizes[largest]) > UNSCALED * max(others, 1e-3):
-            return Oddity(
-                what="unscaled", value=float(sizes[largest]), typical=others, column=largest
-            )
-    return None

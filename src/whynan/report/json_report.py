@@ -25,6 +25,7 @@ def report(diagnosis: Diagnosis) -> dict[str, Any]:
         "mode": diagnosis.mode,
         "reproduced": diagnosis.reproduced,
         "versions": dict(diagnosis.versions),
+        "run": dict(diagnosis.run),
         "anomalies": [_anomaly(a) for a in diagnosis.anomalies],
         "history": [_row(r) for r in diagnosis.history],
         "notes": list(diagnosis.notes),

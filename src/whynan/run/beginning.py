@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import threading
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from whynan.arrays.libraries import MODULES
 from whynan.ranks import launched
 from whynan.run.aside import Redirection
 from whynan.run.children import TRAINED, leave_word, when_joining
@@ -22,6 +24,8 @@ class Beginning:
 
     def __init__(self, findings: Findings, *, starter: Path | None) -> None:
         self.presence = Presence(self._torch_has_come, self._begin_again)
+        for module in (*MODULES, "pandas"):
+            self.presence.after(module, functools.partial(findings.numpy.add, module))
         self.is_rank = launched() or starter is not None
         self._findings = findings
         self._pid = os.getpid()
@@ -115,16 +119,18 @@ class Beginning:
     def _start(self, late: bool) -> None:
         from whynan.seam.values import SAFETENSORS, is_being_imported
         from whynan.watching.optimizers import optimizers_so_far
-        from whynan.watching.plan import LIVE_STEPS, Plan
+        from whynan.watching.plan import LIVE_OPERATIONS, LIVE_STEPS, Plan
         from whynan.watching.watch import Watch
 
         findings, options = self._findings, self._findings.options
         live = LIVE_STEPS if options.live_steps is None else options.live_steps
+        few = options.live_operations
         always = options.mode == "trace" and options.trace_from is None
         plan = Plan(
             policy=options.on_anomaly,
             traces=options.mode != "guard",
             live_steps=sys.maxsize if always else live,
+            live_operations=LIVE_OPERATIONS if few is None else few,
             armed_from=options.trace_from,
             always_live=always,
             save_batch=options.save_batch,

@@ -28,7 +28,7 @@ def names_read(scope: Scope, statement: ast.stmt) -> set[str]:
 
 
 def names_written(scope: Scope, statement: ast.stmt) -> set[str]:
-    """Names that hold its result: targets, and objects one of whose methods it calls."""
+    """Names that hold its result: targets, objects one of whose methods it calls, what it is to fill."""
     steps = [*scope.steps[statement]]
     if isinstance(statement, ast.For | ast.AsyncFor):
         steps += scope.steps[statement.target]
@@ -38,6 +38,9 @@ def names_written(scope: Scope, statement: ast.stmt) -> set[str]:
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
         receiver = _base(call.func)
         found |= {receiver} if receiver is not None else set()
+    if isinstance(call, ast.Call):  # `np.log(x, out=y)`
+        given = [*(k.value for k in call.keywords if k.arg == "out"), *call.args[1:][-1:]]
+        found |= {name for node in given if (name := _base(node)) is not None}
     return found
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from whynan.stable.exponentials import NEAR, _expm1_minus, near_zero
 from whynan.stable.precision import together, widen, widen_pair
-from whynan.stable.quick import keep_above, quick
+from whynan.stable.quick import buffer, keep_above, quick
 
 
 def entropy_from_logits(logits: Tensor, dim: int = -1) -> Tensor:
@@ -18,18 +18,38 @@ def entropy_from_logits(logits: Tensor, dim: int = -1) -> Tensor:
     return _entropy(logits, dim).squeeze(dim).to(dtype)
 
 
+def _below_the_largest(logits: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """How far each is below the largest, never infinitely, and 1 where it is the largest."""
+    largest = logits.detach().amax(dim, keepdim=True)
+    below = (logits - largest).clamp(min=torch.finfo(logits.dtype).min)
+    return below, (below.detach() == 0).to(logits.dtype)
+
+
+def _log_of_sum(weights: Tensor, top: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """log(sum) and sum of exp(x - max): to the last digit also where one class has nearly all.
+
+    Then log(sum) is about as small as what the others add to 1, which rounding takes from the sum.
+    """
+    most = top.sum(dim, keepdim=True)
+    rest = (weights - top).sum(dim, keepdim=True)
+    return torch.log1p(rest / most) + torch.log(most), most + rest
+
+
 def _entropy_plain(logits: Tensor, dim: int) -> Tensor:
-    log_p = torch.log_softmax(logits, dim)
-    finite = torch.where(log_p == -math.inf, 0.0, log_p)
-    return -(log_p.exp() * finite).sum(dim, keepdim=True)
+    below, top = _below_the_largest(logits, dim)
+    weights = below.exp()
+    log_sum, total = _log_of_sum(weights, top, dim)
+    # Two terms that are never negative: nothing cancels.
+    return log_sum - (weights / total * below).sum(dim, keepdim=True)
 
 
 def _entropy_forward(logits: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:
-    log_p = torch.log_softmax(logits, dim)
-    p = log_p.exp()
-    finite = log_p.clamp_(min=torch.finfo(p.dtype).min)
-    entropy = -(p * finite).sum(dim, keepdim=True)
-    return entropy, p, finite.add_(entropy)
+    below, top = _below_the_largest(logits, dim)
+    p = below.exp()
+    log_sum, total = _log_of_sum(p, top, dim)
+    p.div_(total)
+    spread = -torch.mul(p, below, out=buffer(top)).sum(dim, keepdim=True)
+    return log_sum + spread, p, below.add_(spread)
 
 
 _entropy = quick(

@@ -135,19 +135,58 @@ def softplus_inv(y: Tensor) -> Tensor:
     return _softplus_inv(y).to(dtype)
 
 
+NEAR_ROOT = 1 / 16  # closer to log 2 than that, where the value is 0, a series in the distance
+# Of log(2 exp(d) - 1) over d; float32 needs seven factors.
+ROOT_SERIES = (
+    2.0, -1.0, 1.0, -1.0833333333333333, 1.25, -1.5027777777777778, 1.8583333333333334,
+    -2.3458829365079366, 3.008349867724868, -3.9061182760141095, 5.123034060846561,
+    -6.775061181424029, 9.02247430906285, -12.086916160637019, 16.275218404285493,
+)  # fmt: skip
+# log 2 as a number of the type, and what that lacks.
+LOG_2 = {
+    torch.float32: (0.693147182464599609375, -1.904654299957768e-9),
+    torch.float64: (0.693147180559945309417, 2.3190468138462996e-17),
+}
+
+
+def _from_root(y: Tensor) -> Tensor:
+    """y - log 2, to the last digit also next to it."""
+    high, low = LOG_2[y.dtype]
+    return (y - high) - low
+
+
+def _near_root(away: Tensor) -> Tensor:
+    """log(exp(y) - 1) at y = log 2 + away."""
+    factors = ROOT_SERIES if away.dtype == torch.float64 else ROOT_SERIES[:7]
+    series = away * factors[-1] + factors[-2]
+    for factor in factors[-3::-1]:
+        series = series * away + factor
+    return series * away
+
+
+def _softplus_inv_value(y: Tensor) -> Tensor:
+    away = _from_root(y)
+    far = torch.log(0 - _expm1(-y)) + y
+    return torch.where(away.abs() < NEAR_ROOT, _near_root(away), far)
+
+
 def _softplus_inv_forward(y: Tensor) -> tuple[Tensor, Tensor]:
     negative = -y
     fall = _expm1(negative, buffer(negative))
     # Not `-fall`: as above, the slope at -0.0 is that at 0.0.
     left = torch.sub(y.new_zeros(()), fall, out=buffer(fall))
-    return torch.log(left).add_(y), left.reciprocal_()
+    value = torch.log(left).add_(y)
+    if y.device.type == "cpu":  # few are, as a rule; elsewhere to count them takes a wait
+        near = (value.abs() < 2 * NEAR_ROOT).flatten().nonzero()
+        value.put_(near, _near_root(_from_root(y.take(near))))
+    else:
+        away = _from_root(y)
+        value = torch.where(away.abs() < NEAR_ROOT, _near_root(away), value)
+    return value, left.reciprocal_()
 
 
 _softplus_inv = quick_slopes(
-    with_slopes(
-        lambda y: _softplus_inv_forward(y)[0],
-        lambda y: (1 / (0 - _expm1(-y)),),
-    ),
+    with_slopes(_softplus_inv_value, lambda y: (1 / (0 - _expm1(-y)),)),
     _softplus_inv_forward,
 )
 

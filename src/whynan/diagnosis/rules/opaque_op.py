@@ -1,4 +1,4 @@
-"""An operation that cannot be seen into.
+"""An operation that cannot be looked into.
 
 What it catches
     Finite values in, a non-finite value out of a custom operator or a fused kernel whose inner
@@ -46,6 +46,17 @@ def unexplained(op: OpRecord, evidence: Evidence) -> Finding:
         return Finding(
             headline=f"{subject(evidence)}: {made}", observed=(said,), label=origin_label(op)
         )
+    if op.op in ("jax.unseen", "scipy.unseen") and op.site is not None:
+        same = [
+            o
+            for o in op.inputs
+            if o.stats and o.stats.min is not None and o.stats.min == o.stats.max
+        ]
+        return Finding(
+            headline=f"{subject(evidence)}: `{op.site.expression or op.site.source}` made it out of finite values",
+            observed=tuple(f"all {o.stats.count:,} values of its {o.role} are the same" for o in same if o.stats),
+            label=origin_label(op),
+        )  # fmt: skip
     name = "::".join(op.op.split(".")[:2])
     # The arguments of a custom operator have the names that its author gave them.
     custom = op.op.split(".")[0] not in TORCH
@@ -55,14 +66,14 @@ def unexplained(op: OpRecord, evidence: Evidence) -> Finding:
         lost = "operands are" if len(gone) == len(op.inputs) else "operand is"
         which = f"what {' and '.join(gone)} was" if gone else "what it was given"
         return Finding(
-            headline=f"{subject(evidence)}: it appeared in `{short_call(op)}`, whose {lost} gone",
+            headline=f"{subject(evidence)}: it appeared in `{short_call(op)}`, whose {lost} lost",
             observed=tuple(f"{what}: {stats}" for what, stats in named if stats),
             unknown=(f"{which}: that is no longer in memory, or was changed since",),
             label=origin_label(op),
             fixes=(OUT_OF_PLACE,) if op.op.split(".")[1].endswith("_") else (),
         )
     return Finding(
-        headline=f"{subject(evidence)}: it appeared inside `{name}`, which cannot be seen into",
+        headline=f"{subject(evidence)}: it appeared inside `{name}`, which cannot be looked into",
         observed=tuple(f"{what}: {stats}" for what, stats in named if stats),
         unknown=(f"which step inside `{short_call(op)}` made the non-finite value",),
         label=origin_label(op),

@@ -19,7 +19,7 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.diagnosis.makers import DOUBLE_WHERE, dropped_too_late
+from whynan.diagnosis.makers import double_where, dropped_too_late
 from whynan.diagnosis.naming import short_call
 from whynan.diagnosis.registry import rule
 from whynan.diagnosis.words import called, origin_label, some_of, subject
@@ -28,7 +28,7 @@ from whynan.ops.table import row
 
 CDIST = Fix(kind="stable_form", title="use a form without the subtraction, for distances `torch.cdist`")  # fmt: skip
 VAR = Fix(kind="stable_form", title="use a form without the subtraction, for a variance `x.var(correction=0)`")  # fmt: skip
-DEVIATIONS = Fix(kind="stable_form", title="a mean of squares less a squared mean loses its digits: average the squared deviations from the mean instead")  # fmt: skip
+DEVIATIONS = Fix(kind="stable_form", title="a mean of squares minus a squared mean loses its digits: average the squared deviations from the mean instead")  # fmt: skip
 EARLIER = Fix(kind="earlier_checkpoint", title="a variance is never negative: it came in like that, so go back to a checkpoint from before, or let the layer measure it anew")  # fmt: skip
 
 
@@ -72,7 +72,7 @@ def sqrt_of_negative(op: OpRecord, evidence: Evidence) -> Finding | None:
         inferred=inferred,
         label=origin_label(op),
         culprit=op.inputs.index(x),
-        fixes=(DOUBLE_WHERE,) if late else (EARLIER,) if _is_held(x) else (
+        fixes=(double_where(short_call(op)),) if late else (EARLIER,) if _is_held(x) else (
             *_without_subtraction(x),
             Fix(kind="clamp_argument", title="clamp the argument at a small positive value: `.clamp(min=1e-12).sqrt()`"),
         ),

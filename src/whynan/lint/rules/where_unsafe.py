@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from whynan.lint.facts import AT_ZERO, bounded_above, has_gradient, no_slope, nonzero, says
+from whynan.lint.facts import AT_ZERO, bounded_above, has_gradient, no_slope, nonzero, says, tested
 from whynan.lint.rewrite import call, inside, repeatable
 from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import number_of, resolve, same, strip
@@ -51,6 +51,8 @@ def where_unsafe(term: Term, here: Walker) -> Match | None:
                 continue
             if not _tests(condition, operand) or all(map(no_slope, risky.args)):
                 continue
+            if tested(operand, here) or (risky.op == "div" and _is_a_bound(condition, operand)):
+                continue
             edit = None
             if (
                 safe
@@ -69,8 +71,21 @@ def where_unsafe(term: Term, here: Walker) -> Match | None:
                 f"where the condition rejects it, `{word}` still gets a gradient: 0 times inf is NaN",
                 f"make the operand harmless inside as well: where(c, x, {harmless})",
                 edit=edit,
+                severity="info" if risky.op == "div" or known.domain is None else None,  # seldom differentiated
             )
     return None
+
+
+def _is_a_bound(condition: Term, divisor: Term) -> bool:
+    """`where(x < beta, x / beta, x)`: what values are compared with, not itself compared with a number."""
+    c = resolve(condition)
+    if (
+        c.op != "compare"
+        or len(c.args) != 2
+        or resolve(divisor).op not in ("param", "name", "attr", "unknown")
+    ):
+        return False
+    return same(c.args[1], divisor) and number_of(c.args[0]) is None
 
 
 def _leaves_out_large(condition: Term, branch: int) -> bool:

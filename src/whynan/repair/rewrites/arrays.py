@@ -1,4 +1,4 @@
-"""Guards around an operation of NumPy: torch's own functions do not fit there."""
+"""Guards around an operation of NumPy, CuPy or JAX: torch's own functions do not fit there."""
 
 from __future__ import annotations
 
@@ -12,21 +12,28 @@ from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.source import Source
 
-IMPORT = re.compile(r"^\s*import numpy(?: as (\w+))?|^\s*import .*\bnumpy as (\w+)", re.MULTILINE)
+IMPORTS = {
+    name: re.compile(pattern, re.MULTILINE)
+    for name, pattern in (
+        ("numpy", r"^\s*import numpy(?: as (\w+))?|^\s*import .*(?<!\.)\bnumpy as (\w+)"),
+        ("cupy", r"^\s*import cupy(?: as (\w+))?$|^\s*import .*\bcupy as (\w+)"),
+        ("jax.numpy", r"^\s*import .*\bjax\.numpy as (\w+)|^\s*from jax import .*\bnumpy as (\w+)"),
+    )
+}
 
 
 def is_array(case: Case) -> bool:
-    """Whether NumPy made the value."""
-    return case.origin.op.startswith(("array.", "numpy."))
+    """Whether NumPy, CuPy or JAX made the value."""
+    return case.origin.op.startswith(("array.", "numpy.", "jax.", "scipy."))
 
 
 def propose(case: Case) -> Iterator[Candidate]:
     source, node = case.source, case.node
-    numpy = _numpy(source) if source is not None else None
+    numpy = _called(case, source) if source is not None else None
     if source is None or node is None or numpy is None or not is_array(case):
         return
     if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.args:
-        floor = _floor(node.func.attr.value)
+        floor = _floor(node.func.attr.value, is_slope=case.origin.derived)
         argument = node.args[0]
         lowest = case.culprit.stats.min if case.culprit and case.culprit.stats else None
         mark = floor not in (None, "0") and (lowest or 0) < 0  # no rounding: it means something
@@ -45,15 +52,17 @@ def propose(case: Case) -> Iterator[Candidate]:
         yield from case.change(edit, "np_divisor", "keep the divisor away from 0", Tier.GUARD)
 
 
-def _floor(name: str) -> str | None:
-    """Where the numbers that a function takes begin, if they begin at 0."""
+def _floor(name: str, *, is_slope: bool) -> str | None:
+    """Where the numbers that a function takes, or has a slope at, begin, if they begin at 0."""
     domain = row(name).domain
     if domain is None or domain.ends != (0,) or row(name).place or name == "pow":
         return None
-    return "0" if 0 in domain else "1e-12"
+    return "0" if 0 in domain and not is_slope else "1e-12"
 
 
-def _numpy(source: Source) -> str | None:
-    """What the file calls NumPy."""
-    found = IMPORT.search(source.module.code)
-    return (found.group(1) or found.group(2) or "numpy") if found else None
+def _called(case: Case, source: Source) -> str | None:
+    """What the file calls the library that made the value."""
+    library = case.origin.op.rsplit(".", 1)[-1]
+    name = {"cupy": "cupy", "jax": "jax.numpy"}.get(library, "numpy")
+    found = IMPORTS[name].search(source.module.code)
+    return (found.group(1) or found.group(2) or name) if found else None
