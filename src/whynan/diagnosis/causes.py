@@ -173,7 +173,9 @@ def _unbounded(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
     made = [m for m in culprit.upstream if m.name not in HANDED_ON]
     if op.derived or not made or made[0].derived:
         return
-    what = f"`{made[0].name.strip('_')}` gave {number(culprit.value)}"
+    written = made[0].site.expression if made[0].site is not None else ""
+    name = written if written and len(written) <= MAX_SHOWN else made[0].name.strip("_")
+    what = f"`{name}` gave {number(culprit.value)}"
     if culprit.value is not None and culprit.value != 0:
         yield Cause(code="unbounded", evidence=f"{_place(made[0], op)}: {what}, and nothing keeps it where the function is defined")  # fmt: skip
 
