@@ -28,7 +28,7 @@ optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
 net(x).square().mean().backward()
 optimizer.step()
 state = optimizer.state_dict()
-state["state"][0]["exp_avg_sq"][1, 2] = -1e-4
+state["state"][0]["exp_avg_sq"][1, 2] = -9.0
 optimizer.load_state_dict(state)
 for step in range(5):
     optimizer.zero_grad()
@@ -44,7 +44,7 @@ for step in range(3):
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-raise SystemExit(int(loss.isnan()))
+print(loss.item())
 """
 
 
@@ -63,7 +63,7 @@ def test_a_variance_that_was_loaded_negative(programs: ForkServer, tmp_path: Pat
     assert "buffer 1.running_var = -0.3" in found["headline"]
     cause = found["causes"][0]
     assert cause["code"] == "poisoned_state"
-    assert "was -0.3 when it was loaded (line 9)" in cause["evidence"]
+    assert "was -0.3 when it was loaded (line 10)" in cause["evidence"]
     assert found["fixes"][0]["kind"] == "earlier_checkpoint"
 
 

@@ -10,7 +10,6 @@ from itertools import dropwhile
 from whynan.diagnosis.circumstances import causes_around
 from whynan.diagnosis.framework import autocast_of
 from whynan.diagnosis.makers import (
-    BOUNDS,
     CARRYING,
     CHOOSING,
     COUNTING,
@@ -159,7 +158,7 @@ def _kept(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
     source = culprit.source or ""
     if not source.startswith(("parameter", "buffer")) or op.derived:
         return
-    loaded = next((m for m in culprit.upstream if m.name == "copy_"), None)
+    loaded = next((m for m in culprit.upstream if m.name in that("copies")), None)
     when = f"when it was loaded ({_place(loaded, op)})" if loaded is not None else "before this step began"  # fmt: skip
     yield Cause(code="poisoned_state", evidence=f"{source} was {number(culprit.value)} {when}")
 
@@ -170,15 +169,13 @@ def _setting(setting: Setting) -> Iterator[Cause]:
 
 
 def _unbounded(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
-    """What was computed may be anything, and no operation on its way keeps it inside."""
+    """What was computed may be anything; what was chosen or handed on is somebody else's."""
     made = [m for m in culprit.upstream if m.name not in HANDED_ON]
-    if (
-        op.derived
-        or not made
-        or any(m.derived or row(m.name).range or m.name in BOUNDS for m in made)
-    ):
+    if op.derived or not made or made[0].derived:
         return
-    what = f"`{made[0].name.strip('_')}` gave {number(culprit.value)}"
+    written = made[0].site.expression if made[0].site is not None else ""
+    name = written if written and len(written) <= MAX_SHOWN else made[0].name.strip("_")
+    what = f"`{name}` gave {number(culprit.value)}"
     if culprit.value is not None and culprit.value != 0:
         yield Cause(code="unbounded", evidence=f"{_place(made[0], op)}: {what}, and nothing keeps it where the function is defined")  # fmt: skip
 

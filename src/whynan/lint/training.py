@@ -23,7 +23,9 @@ UNTRAINED = re.compile(
     re.I,
 )
 # Classes that transform, match or cost what nobody differentiates.
-ASIDE = re.compile(r"stft|griffin|augment|match|cost$|transform$|dataset|sampler|assign|coder$", re.I)
+ASIDE = re.compile(
+    r"stft|griffin|augment|match|cost$|transform$|dataset|sampler|assign|coder$", re.I
+)
 FILES = re.compile(r"loss|criterion|objective|regulari[sz]|train|learner", re.I)
 
 
