@@ -64,6 +64,39 @@ def test_a_row_is_named_by_its_place_in_the_table(programs: ForkServer, tmp_path
     assert "row 17 of a table of 40" in said
 
 
+GRAPHS = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+class Joined:
+    def __init__(self, graphs):
+        self.x = torch.cat(graphs)
+        sizes = torch.tensor([len(g) for g in graphs])
+        self.batch = torch.arange(len(graphs)).repeat_interleave(sizes)
+
+torch.manual_seed(0)
+graphs = [torch.rand(2 + i % 3, 3) + 0.1 for i in range(60)]
+graphs[47][1] = 0.0
+net = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+for batch in DataLoader(graphs, batch_size=4, shuffle=True, collate_fn=Joined):
+    x = batch.x / batch.x.sum(1, keepdim=True)
+    out = torch.zeros(4, 1).index_add(0, batch.batch, net(x))
+    optimizer.zero_grad()
+    out.square().mean().backward()
+    optimizer.step()
+"""
+
+
+def test_a_graph_is_named_in_a_batch_of_graphs(programs: ForkServer, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(GRAPHS)
+    report = programs.run(script, cwd=tmp_path, mode="auto").report
+    assert report is not None
+    assert report["anomalies"][0]["dataset_index"] == 47
+
+
 class Items(Dataset[Any]):
     def __init__(self, **held: Any) -> None:
         self.__dict__.update(held)

@@ -25,7 +25,7 @@ class Heard:
         self.begun = 0
         self.returned: list[tuple[Any, Any]] = []
 
-    def model_begins(self, args: Any, kwargs: Any) -> None:
+    def model_begins(self, args: Any, kwargs: Any, frame: Any) -> None:
         self.begun += 1
 
     def model_returned(self, module: Any, output: Any, frame: Any) -> None:

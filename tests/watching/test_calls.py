@@ -313,3 +313,25 @@ def test_a_small_program_that_does_not_train_is_recorded_whole(
     assert result.report is not None
     assert result.report["reproduced"] == "live"
     assert result.report["anomalies"][0]["location"]["line"] == here
+
+
+# A batch that is bad by itself, right after a bad loss that did no harm.
+UNRELATED = """
+cell = nn.Linear(4, 4)
+opt = torch.optim.SGD(cell.parameters(), 1e-3)
+batches = [torch.rand(2, 4) for _ in range(40)]
+batches[23] = batches[23] * float("nan")  # HERE
+h = torch.ones(2, 4)
+for i, x in enumerate(batches):
+    h = torch.tanh(cell(x) + h.detach())
+    loss = h.pow(2).mean() - torch.log((x.sum() * (i != 22)).detach())
+    opt.zero_grad(); loss.backward(); opt.step()
+"""
+
+
+def test_a_bad_loss_before_is_not_blamed_for_another(programs: ForkServer, tmp_path: Path) -> None:
+    script, here = write(tmp_path, UNRELATED)
+    result = programs.run(script, mode="auto", rerun=False, live_operations=0)
+    assert result.code == 3, result.stderr
+    assert result.report is not None
+    assert result.report["anomalies"][0]["location"]["line"] == here, result.stderr

@@ -95,6 +95,7 @@ if TYPE_CHECKING:
 @click.option("--keep-operands", is_flag=True, hidden=True)
 @click.option("--aside", type=(str, float), hidden=True)
 @click.option("--trace-from", type=click.IntRange(min=0), hidden=True)
+@click.option("--finite-from", type=click.IntRange(min=0), hidden=True)
 @takes_program
 def run(
     program: Program,
@@ -118,6 +119,7 @@ def run(
     climb: int | None,
     aside: tuple[str, float] | None,
     trace_from: int | None,
+    finite_from: int | None,
 ) -> NoReturn:
     """Run SCRIPT as `python SCRIPT ARGS...` would, and say where a NaN came from.
 
@@ -159,6 +161,7 @@ def run(
         save_batch=save_batch,
         keep_operands=keep_operands or repro is not None,
         trace_from=trace_from,
+        finite_from=finite_from,
         climb=climb,
         aside=None if aside is None else Aside(folder=aside[0], since_s=aside[1]),
         fixes_follow=fix,

@@ -10,6 +10,7 @@ from itertools import dropwhile
 from whynan.diagnosis.circumstances import causes_around
 from whynan.diagnosis.framework import autocast_of
 from whynan.diagnosis.makers import (
+    BOUNDS,
     CARRYING,
     CHOOSING,
     COUNTING,
@@ -27,9 +28,9 @@ from whynan.diagnosis.makers import (
     masked_by,
     vanishing_divisor,
 )
-from whynan.diagnosis.optimizer_fixes import takes_off_a_square
+from whynan.diagnosis.optimizer_fixes import negative_average, takes_off_a_square
 from whynan.diagnosis.words import dtype_tiny, plural
-from whynan.model import FROM_BEFORE, Cause, Evidence, Operand, OpRecord, number
+from whynan.model import FROM_BEFORE, Cause, Evidence, Operand, OpRecord, Setting, number
 from whynan.ops.table import forward_of, reading, row, spelled, that
 
 UNDERFLOWING = spelled(lambda op: 0 in op.rounds)
@@ -70,6 +71,12 @@ def causes_of(
     found += [autocast] if autocast is not None else []
     found += _from_precision(op, culprit)
     found += causes_around(evidence, mechanism, culprit)
+    if not found and culprit is not None:
+        found += _kept(op, culprit) if mechanism == "sqrt_negative" else ()
+    if evidence.around.setting is not None and not found:
+        found += _setting(evidence.around.setting)
+    if not found and culprit is not None and mechanism in LEAVES:
+        found += _unbounded(op, culprit)
     unique = {cause.code: cause for cause in reversed(found)}
     return tuple(reversed(unique.values()))
 
@@ -147,6 +154,35 @@ def _came_in(evidence: Evidence, op: OpRecord, culprit: Operand) -> Iterator[Cau
         yield Cause(code="bad_data", evidence=f"{number(culprit.value)} came in with the data")
 
 
+def _kept(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
+    """A number that a layer holds, and that no update made."""
+    source = culprit.source or ""
+    if not source.startswith(("parameter", "buffer")) or op.derived:
+        return
+    loaded = next((m for m in culprit.upstream if m.name == "copy_"), None)
+    when = f"when it was loaded ({_place(loaded, op)})" if loaded is not None else "before this step began"  # fmt: skip
+    yield Cause(code="poisoned_state", evidence=f"{source} was {number(culprit.value)} {when}")
+
+
+def _setting(setting: Setting) -> Iterator[Cause]:
+    place = f"{os.path.basename(setting.file)}:{setting.line}"
+    yield Cause(code="setting", evidence=f"{place} sets `{setting.text}`")
+
+
+def _unbounded(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
+    """What was computed may be anything, and no operation on its way keeps it inside."""
+    made = [m for m in culprit.upstream if m.name not in HANDED_ON]
+    if (
+        op.derived
+        or not made
+        or any(m.derived or row(m.name).range or m.name in BOUNDS for m in made)
+    ):
+        return
+    what = f"`{made[0].name.strip('_')}` gave {number(culprit.value)}"
+    if culprit.value is not None and culprit.value != 0:
+        yield Cause(code="unbounded", evidence=f"{_place(made[0], op)}: {what}, and nothing keeps it where the function is defined")  # fmt: skip
+
+
 def _from_small(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
     """A divisor so small that its type has lost digits of it."""
     dtype = culprit.stats.dtype if culprit.stats is not None else op.dtype
@@ -222,6 +258,12 @@ def _from_optimizer(evidence: Evidence, mechanism: str, op: OpRecord) -> Iterato
     eps = evidence.hyper.get("eps")
     if mechanism == "sqrt_negative" and op.phase == "optimizer" and takes_off_a_square(op):
         yield Cause(code="cancellation", evidence="the mean square minus the squared mean came out negative, a rounding error")  # fmt: skip
+    held = (
+        negative_average(op) if mechanism == "sqrt_negative" and op.phase == "optimizer" else None
+    )
+    if held is not None:
+        text = f"the optimizer held {number(held)} as an average of squares before this update: it was loaded like that"
+        yield Cause(code="poisoned_state", evidence=text)
     if mechanism != "division_by_zero" or op.phase != "optimizer" or not isinstance(eps, float):
         return
     if eps == 0:
@@ -345,8 +387,10 @@ def _rounds_to_zero(op: OpRecord) -> bool:
 
 def _nonzero_operands(op: OpRecord) -> bool:
     values = [o.value for o in op.inputs if o.value is not None]
+    if not values:  # overwritten since: nothing is known of what was rounded
+        return False
     # exp and softmax underflow from a finite exponent; a product only from non-zero factors.
     if op.name in EXPONENTIALS:
-        return bool(values) and all(v - v == 0 for v in values)
+        return all(v - v == 0 for v in values)
     values += [v for v in op.scalars.values() if isinstance(v, (int, float))]
-    return bool(values) and all(v != 0 for v in values)
+    return all(v != 0 for v in values)

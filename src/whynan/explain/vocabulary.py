@@ -23,6 +23,8 @@ CAUSES = {
     "missing_eps": "no eps",
     "poisoned_state": "bad earlier",
     "saturation": "saturation",
+    "setting": "a setting",
+    "unbounded": "no bound",
     "underflow": "underflow",
     "wrong_function": "unstable formula",
 }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import sys
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -17,12 +19,15 @@ from whynan.lint.suppress import Allowances
 from whynan.lint.table import Pattern
 from whynan.lint.table import patterns as all_patterns
 from whynan.lint.terms import SHAPE_OPS, Term
+from whynan.lint.training import trains
 from whynan.source.trees import UNREADABLE, parsed
 
 RELEVANT = re.compile(r"\b(torch|numpy)\b")
 Span = tuple[int, int, int, int]
 NUMBERS = ("item", ".item", "numpy", ".numpy", "tolist", ".tolist")
 SLOPE = "N021"
+# Type parameters and `type` statements, which came with Python 3.12.
+NEWER = re.compile(r"\s*(type \w+(\[.*\])? =|(async )?def \w+\[|class \w+\[)")
 IN_PLACE = re.compile(r"\.\w+[^\W_]_\(")
 # No pattern is without one of these; most files of a large tree are without all of them.
 TRIGGERS = re.compile(
@@ -73,6 +78,9 @@ class Checker:
                 match = _in_its_library(match, library_of(term, here))
                 if match is None:
                     continue
+                warns = (match.severity or pattern.severity) == "warning"
+                if (pattern.code == SLOPE or match.of_slope or warns) and not trains(here):
+                    match = replace(match, severity="info")
                 key = _span(match.term)
                 taken = matches.get(key)
                 if taken is None or pattern.rank < taken[0].rank:
@@ -84,6 +92,7 @@ class Checker:
             walker.walk()
         except RecursionError as error:
             return [_unparsable(error, path, text)]
+        matches = _each_loss_once(matches)
         allowed = Allowances(text, source.lines)
         findings = [
             _finding(pattern, match, source, path, walker.unwritten)
@@ -96,6 +105,23 @@ class Checker:
             for line, column, message in allowed.mistakes(self.known)
         ]
         return sorted(findings, key=lambda f: f.order)
+
+
+def _each_loss_once(
+    matches: dict[Span, tuple[Pattern, Match]],
+) -> dict[Span, tuple[Pattern, Match]]:
+    """A criterion that is given probabilities is one fault, however often it is called."""
+    kept: dict[Span, tuple[Pattern, Match]] = {}
+    seen: set[tuple[str, str]] = set()
+    for key, (pattern, match) in sorted(matches.items()):
+        called = match.term.node.func if isinstance(match.term.node, ast.Call) else None
+        if match.term.form == "module" and called is not None:
+            fault = (pattern.slug, ast.unparse(called))
+            if fault in seen:
+                continue
+            seen.add(fault)
+        kept[key] = (pattern, match)
+    return kept
 
 
 def _only_shown(term: Term, matches: dict[Span, tuple[Pattern, Match]]) -> None:
@@ -155,7 +181,7 @@ def _finding(
         end_column=end_column,
         code=pattern.code,
         slug=pattern.slug,
-        severity=_severity(match.severity or pattern.severity, source.path),
+        severity=_severity(match.severity or pattern.severity, source),
         message=match.message,
         help=match.help,
         source=source.lines[line - 1],
@@ -163,9 +189,10 @@ def _finding(
     )
 
 
-def _severity(own: Severity, path: str) -> Severity:
+def _severity(own: Severity, source: Source) -> Severity:
     """What fails in a test, or where nothing is trained, is worth knowing and no more."""
-    aside = TESTS.search(path) or (own == "warning" and NO_GRADIENT.search(path))
+    nothing_trained = NO_GRADIENT.search(source.path) or source.is_metric
+    aside = TESTS.search(source.path) or (own == "warning" and nothing_trained)
     return "info" if aside else own
 
 
@@ -198,6 +225,9 @@ def _unparsable(error: Exception, path: str, text: str) -> Finding:
     reason = getattr(error, "msg", None) or (
         "too deeply nested" if isinstance(error, RecursionError) else str(error)
     )
+    source = lines[line - 1] if 0 < line <= len(lines) else ""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    newer = NEWER.match(source) is not None
     return Finding(
         path=path,
         line=line,
@@ -206,8 +236,12 @@ def _unparsable(error: Exception, path: str, text: str) -> Finding:
         end_column=column + 1,
         code="N000",
         slug="syntax-error",
-        severity="error",
-        message=f"the file cannot be read as Python: {reason}",
-        help="mend the syntax; other files were checked",
-        source=lines[line - 1] if 0 < line <= len(lines) else "",
+        severity="info" if newer else "error",
+        message=f"not checked: written for a newer Python than {version}, which reads it here"
+        if newer
+        else f"the file cannot be read as Python {version}: {reason}",
+        help="run whynan with that Python"
+        if newer
+        else "mend the syntax; other files were checked",
+        source=source,
     )

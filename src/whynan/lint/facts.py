@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from whynan.lint.belonging import library_of
 from whynan.lint.terms import (
     SHAPE_ATTRIBUTES,
     SHAPE_OPS,
@@ -32,10 +33,11 @@ SCHEDULE = re.compile(
     r"alpha|beta|sigma|gamma|decay|freq|theta|(^|[._])t$|time|step|schedule|lr|arange|pos|scale",
     re.I,
 )
+LOG_PROBABILITY = re.compile(r"(^|[._])log_?(softmax|p|probs?|probabilit(y|ies))$", re.I)
 # Files whose results nobody differentiates.
 NO_GRADIENT = re.compile(
     r"metric|(^|[/_])eval|process(ing|or)|feature_extract|quantiz|schedul|pipelin|inference|(^|/)data/"
-    r"|assigner|tracker|match_cost|matcher|sampl(er|ing)|export|dataparser|(^|[/_])(render|plot|visuali[sz])",
+    r"|beam|decod(ing|e)\b|denois|_search|assigner|tracker|match_cost|matcher|sampl(er|ing)|export|dataparser|(^|[/_])(render|plot|visuali[sz])",
     re.I,
 )
 # Files that check a program, and are not part of it.
@@ -136,6 +138,8 @@ def bounded_above(term: Term, depth: int = 8) -> bool:
     if number_of(term) is not None:
         return True
     t = strip(term)
+    if term.op == "name" and LOG_PROBABILITY.search(str(term.value)):
+        return True
     if t.op in ("where", "patched") or is_bounded(t.op):
         return t.op != "clamp" or t.get("max") is not None
     if t.op == "ifexp":
@@ -155,6 +159,8 @@ def bounded_above(term: Term, depth: int = 8) -> bool:
         a, b = t.args
         if any(_is_negative(x) and nonnegative(y, depth - 1) for x, y in ((a, b), (b, a))):
             return True
+        if any(strip(x).op == "sub" and _is_max(strip(x).args[-1]) for x in (a, b)):
+            return True  # at most 0, times what is meant to be positive
         return (bounded_above(a, depth - 1) and (number_of(b) is not None or bounded_above(b, depth - 1)))  # fmt: skip
     return False
 
@@ -357,7 +363,24 @@ def has_gradient(term: Term, here: Walker) -> bool:
     """May a gradient flow through this? Not in NumPy, under `no_grad`, in metrics and processing."""
     if here.no_grad or term.kind not in ("tensor", "?") or NO_GRADIENT.search(here.source.path):
         return False
-    return not any(t.op == "detach" for t in (term, *term.args))
+    return not cut_off(term)
+
+
+def cut_off(term: Term, depth: int = 4) -> bool:
+    """Is all that it is made of detached?"""
+    if term.op == "detach" or number_of(term) is not None:
+        return True
+    if term.op == "name":
+        return depth > 0 and term.binding is not None and cut_off(term.binding, depth - 1)
+    known = bool(row(term.op).name) or term.op in SHAPE_OPS
+    return depth > 0 and known and bool(term.args) and all(cut_off(a, depth - 1) for a in term.args)
+
+
+def is_torch(term: Term, here: Walker) -> bool:
+    """A tensor, as far as its own spelling or everything around it says."""
+    if term.kind != "?":
+        return term.kind == "tensor"
+    return library_of(term, here) == "torch" or here.evidence.file == {"torch"}
 
 
 def is_generic(term: Term) -> bool:

@@ -33,6 +33,7 @@ class Match:
     elsewhere: str = ""  # the help where the values are not torch's; '' if the claim is about torch
     edit: Edit | None = None
     severity: Severity | None = None  # else the rule's own
+    of_slope: bool = False  # it harms gradients alone, whatever the rule's code says
     weak: bool = False  # right shape, no evidence: shown only when the rule is asked for by name
     covers: tuple[Term, ...] = ()  # expressions about which nothing else need be said
 

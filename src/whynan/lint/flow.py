@@ -58,6 +58,7 @@ class Walker:
         self._returns: list[Term | None] = []
         self.unwritten: set[int] = set()  # expressions that do not stand in the source as such
         self._kept: list[ast.expr] = []
+        self.called: frozenset[str] | None = None  # by what is trained, once that was asked
 
     @property
     def tested(self) -> frozenset[str]:
@@ -198,9 +199,9 @@ class Walker:
         reader.own_class = info
         reader.tested = frozenset()
         # The methods of an autograd.Function are not differentiated; they state the derivative.
-        first = node.args.args[0].arg if node.args.args else ""
+        first = {arg.arg for arg in node.args.args[:2]}
         self.no_grad = (
-            self.no_grad or first == "ctx" or any(map(turns_off_gradients, node.decorator_list))
+            self.no_grad or "ctx" in first or any(map(turns_off_gradients, node.decorator_list))
         )
         self.function, self._returns = node, []
         self._block(node.body)

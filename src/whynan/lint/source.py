@@ -19,7 +19,9 @@ class Source:
 
     def __init__(self, text: str, tree: ast.Module, path: str = "") -> None:
         # The file and its folder say what the code is for; where the project lies does not.
-        self.path = "/".join(path.replace("\\", "/").split("/")[-2:])
+        parts = path.replace("\\", "/").split("/")
+        self.path = "/".join(parts[-2:])
+        self.is_metric = "metrics" in parts[:-1]
         self.text = text
         self.tree = tree
         # As the parser counts lines: form feeds and the like do not end one.

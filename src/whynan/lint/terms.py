@@ -86,7 +86,9 @@ def number_of(term: Term | None) -> Value:
         inner = number_of(term.args[0])
         return -inner if isinstance(inner, int | float) else None
     if term.op in ("add", "sub", "mul") and len(term.args) == 2:
-        a, b = number_of(term.args[0]), number_of(term.args[1])
+        a = number_of(term.args[0])
+        # Not before that is known to be one: variables of variables branch without end.
+        b = number_of(term.args[1]) if isinstance(a, int | float) else None
         if isinstance(a, int | float) and isinstance(b, int | float):
             return a + b if term.op == "add" else a - b if term.op == "sub" else a * b
     return None

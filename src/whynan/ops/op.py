@@ -151,6 +151,9 @@ class Op:
     fails: frozenset[str] = frozenset()  # mechanisms by which it makes a non-finite value
     does: frozenset[Does] = frozenset()
     lacks: Mapping[str, str] | None = None  # why there is no rule, lint, fix or NumPy name
+    otherwise: str = (
+        ""  # the same of `x` by other functions: exact also where a compiler's own form is not
+    )
     others: tuple[Other, ...] = ()  # implementations besides the kernel and torch's decomposition
 
     @property

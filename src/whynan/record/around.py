@@ -19,6 +19,7 @@ from whynan.record.set_by import setting_of
 from whynan.record.table_rows import row_of
 from whynan.record.whole import oddity_before
 from whynan.seam.devices import double
+from whynan.seam.members import behind
 from whynan.seam.reading import readable
 from whynan.seam.stats import first_nonfinite
 
@@ -75,9 +76,8 @@ def _sample(evidence: Evidence, recorder: Recorder) -> Sample | None:
         return None
     if found.dataset_index is None:
         return found if recorder.batches.fetches else _in_table(found, evidence, recorder)
-    behind, _ = recorder.batches.behind(None)
-    dataset = getattr(behind, "_dataset", None)
-    return replace(found, called=name_of(dataset, found.dataset_index))
+    asked, _ = recorder.batches.behind(None)
+    return replace(found, called=name_of(behind(asked), found.dataset_index))
 
 
 def _in_table(sample: Sample, evidence: Evidence, recorder: Recorder) -> Sample:
@@ -100,6 +100,9 @@ def _guilty(evidence: Evidence, recorder: Recorder) -> Sample | None:
     given = _given_bad(evidence, recorder)
     if given is not None:
         return given
+    joined = _joined(evidence, recorder)
+    if joined is not None:
+        return joined
     alone = size == 1 and len(recorder.batches.indices or ()) == 1 and not _has_risen(recorder)
     if (size < 2 and not alone) or recorder.batches.packed:
         return None
@@ -120,6 +123,17 @@ def _guilty(evidence: Evidence, recorder: Recorder) -> Sample | None:
         return None  # a list of numbers each: perhaps the steps of one sequence
     locate = recorder.slicer.ancestry.locate
     return _named(samples_of(record, made, size, locate) or [], size, recorder)
+
+
+def _joined(evidence: Evidence, recorder: Recorder) -> Sample | None:
+    """Of items whose rows were joined: those that the bad rows of the origin belong to."""
+    owners, indices = recorder.batches.owners(), recorder.batches.indices or ()
+    record = recorder.tracer.records.get(evidence.origin.index)
+    made = value_after(record, 0) if record is not None and record.outs else None
+    if owners is None or made is None or made.shape[:1] != owners.shape or len(indices) < 2:
+        return None
+    found = sorted({int(owners[row]) for row in _bad_rows(made)})
+    return _named(found, len(indices), recorder) if found[-1:] < [len(indices)] else None
 
 
 def _has_risen(recorder: Recorder) -> bool:

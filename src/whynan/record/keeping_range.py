@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from whynan.ops.table import kernel
+from whynan.seam.members import schema_of
 from whynan.seam.private import Mode
 
 SUMS = ("reduction", "product", "prefix", "window")  # of the operations that add up
@@ -51,7 +52,7 @@ class Seen(Mode):  # type: ignore[no-untyped-call]  # torch
         fits = self._range
         if fits is None:
             return func(*args, **kwargs)
-        if kernel(base)[0].reads in SUMS and not func._schema.is_mutable:
+        if kernel(base)[0].reads in SUMS and not schema_of(func).is_mutable:
             sizes = func(*map(_magnitude, args), **kwargs)
             self.exceeds |= any(float(t.max()) > fits.most for t in _floats(sizes))
         out = func(*args, **kwargs)

@@ -57,8 +57,15 @@ def opinions_of(record: Record, k: int, index: Index | None) -> Opinions | None:
     call = _operands(record)
     if call is None or not bad.any() or not _is_sound(record, call, actual.dtype):
         return None
+    numel = sum(tensor.numel() for _, tensor in _tensors(call))
+    if numel > MAX_NUMEL:
+        return untried(record, f"it has {numel:,} values in its operands, more than {MAX_NUMEL:,}")
     with _alone(actual.device):
         return _Hearing(record, k, index, actual, bad).judge()
+
+
+def untried(record: Record, why: str) -> Opinions:
+    return Opinions(judgement="untried", kernel=record.info.name, device="", bad=0, why=why)
 
 
 def _suits(record: Record) -> bool:
@@ -113,9 +120,8 @@ def _is_sound(record: Record, call: Call, dtype: torch.dtype) -> bool:
     limits = torch.finfo(dtype)
     if any(not _is_ordinary(number, limits) for number in _numbers(call)):
         return False
-    names, numel, together = record.info.arg_names, 0, 1.0
+    names, together = record.info.arg_names, 1.0
     for place, tensor in _tensors(call):
-        numel += tensor.numel()
         together *= max(1.0, largest(tensor))
         if tensor.is_complex() or tensor.layout is not torch.strided or not tensor.numel():
             return False
@@ -126,7 +132,7 @@ def _is_sound(record: Record, call: Call, dtype: torch.dtype) -> bool:
         if largest(tensor) > limits.max:
             return False
     # A derivative's formula multiplies them: each may fit, and what comes in between not.
-    return numel <= MAX_NUMEL and (not record.derived or together <= limits.max)
+    return not record.derived or together <= limits.max
 
 
 def _numbers(call: Call) -> Iterator[float]:
@@ -244,6 +250,8 @@ class _Hearing:
         lists = self.record.info.base.startswith(LISTS)
         if base in seen.called and not way.own and not lists:
             return None  # it calls what it is to be compared with
+        if outs is not None and len(outs) > len(self.record.outs):
+            outs = [t for t in outs if t is not None]  # what is not asked for is no result
         out = outs[self.k] if outs is not None and self.k < len(outs) else None
         if out is None or out.shape != self.actual.shape:
             return None

@@ -11,7 +11,7 @@ import torch
 from whynan.model import Operand, OpRecord, Origin
 from whynan.record.ancestry import Node
 from whynan.record.freeze import Freezer, real
-from whynan.record.opinions import opinions_of
+from whynan.record.opinions import opinions_of, untried
 from whynan.record.phase import phase_of
 from whynan.record.reads import Read, value_after, value_before
 from whynan.record.recompute import in_float64
@@ -59,8 +59,11 @@ class Origins:
 
     def _with_opinions(self, frozen: OpRecord, record: Record, node: Node) -> OpRecord:
         """What other implementations make of the same operands; seldom, for it takes time."""
-        if frozen.opinions is not None or self._spent_s > MOST_S:
+        if frozen.opinions is not None:
             return frozen
+        if self._spent_s > MOST_S:
+            why = f"other operations have taken the {MOST_S:.0f} s that there are for it"
+            return replace(frozen, opinions=untried(record, why))
         begun_s = time.monotonic()
         try:
             return replace(frozen, opinions=opinions_of(record, node.k, node.index))

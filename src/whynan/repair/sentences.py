@@ -143,7 +143,7 @@ def _poisoned(case: Case) -> str | None:
 def _number_never_set(case: Case) -> str | None:
     """`nan` in a table of settings: to be chosen by somebody who knows."""
     given = [x for x in case.origin.scalars.values() if isinstance(x, float)]
-    if case.mechanism != "nonfinite_data" or not any(map(math.isnan, given)):
+    if case.mechanism not in ("nonfinite_data", "nan_literal") or not any(map(math.isnan, given)):
         return None
     setting = case.anomaly.evidence.around.setting
     where = f" (`{setting.name}` in {os.path.basename(setting.file)}, line {setting.line})" if setting else ""  # fmt: skip

@@ -121,6 +121,8 @@ class Run:
 
     def _end(self, error: BaseException | None) -> int:
         """Tell what was found. An error of whynan's own costs the rest of that, not the program's end."""
+        if self.findings.has_left and isinstance(error, KeyboardInterrupt):
+            error = StopRun()  # it was woken
         try:
             return self._conclude(error)
         except Exception as own:

@@ -146,6 +146,11 @@ def dataset_of(iterator: Any) -> Any:
     return SimpleNamespace(_collate_fn=iterator._collate_fn, _dataset=iterator._dataset)
 
 
+def behind(iterator: Any) -> Any:
+    """The dataset itself; None where there is none."""
+    return getattr(iterator, "_dataset", None)
+
+
 def item_of(iterator: Any, index: Any) -> Any:
     """One item of the dataset, as a batch of its own."""
     return iterator._collate_fn([iterator._dataset[index]])

@@ -166,7 +166,8 @@ class _WithoutGradients:
         if local.depth > 1:
             return
         if self._events.quiet.is_the_programs and not torch.is_grad_enabled():
-            self._events.tell("model_begins", args, sys._getframe(1).f_locals.get("kwargs"))
+            frame = sys._getframe(1)
+            self._events.tell("model_begins", args, frame.f_locals.get("kwargs"), frame)
         if len(self._inside) == 1:
             self.remove()
             hook_alone(module, self._key, self._enter, self._leave)

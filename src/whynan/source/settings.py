@@ -51,10 +51,12 @@ def _names(site: Site, roles: Iterable[str]) -> list[str]:
     node, tree = node_at(site), tree_of(site.file)
     words = dict.fromkeys(r for r in roles if len(r) > 2 and r not in ("self", "other", "value"))
     waiting = _mentioned([node]) if node is not None else []
+    seen: set[tuple[type[Word], str]] = set()  # a name may be given what is made of itself
     for part in waiting:
         word = _word(part)
-        if word is None or word in COMMON or len(words) >= MAX_NAMES:
+        if word is None or word in COMMON or len(words) >= MAX_NAMES or (type(part), word) in seen:
             continue
+        seen.add((type(part), word))
         words[word] = None
         if isinstance(part, ast.Attribute):
             waiting += _kept(tree, part.attr)

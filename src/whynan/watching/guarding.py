@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from whynan.arrays.numpy_errors import places_of
 from whynan.harm.ledger import Sign
 from whynan.seam.events import Decision
 from whynan.seam.optimizers import Optimizer
@@ -193,7 +194,7 @@ class Guarding(Phase):
             if step is not None and not (again and not Body(watch).moves_on(step)):
                 body = Body(watch)
                 evidence = body.of_step(step)
-                if evidence is None and body.came_in:
+                if evidence is None and body.came_in and watch.carried.is_bad():
                     evidence = watch.since
             early = self._seen_early() if evidence is None else None
             if evidence is None and early is None and can_rewind:
@@ -219,7 +220,8 @@ class Guarding(Phase):
         sign = watch.guard.outside.read(tensor, value, frame, watch.progress.step, is_written)
         if sign is not None:
             noted = Body(watch).note_read(tensor, frame)
-            watch.ledger.read(place_of(frame), replace(sign, proof=noted or sign.proof))
+            proof = noted or sign.proof
+            watch.ledger.read(place_of(frame), replace(sign, proof=proof, places=places_of(frame)))
 
     def saved(self, obj: Any, frame: FrameType) -> None:
         watch = self.watch
@@ -229,9 +231,11 @@ class Guarding(Phase):
             sign = replace(sign, proof=Body(watch).note_read(bad, frame) or sign.proof)
         watch.ledger.saved(place_of(frame), sign)
 
-    def model_begins(self, args: Any, kwargs: Any) -> None:
+    def model_begins(self, args: Any, kwargs: Any, frame: FrameType) -> None:
         if self.watch.progress.traces:
             self.watch.calls.begins(args, kwargs)
+            if not self.watch.progress.uses_optimizer:  # else its steps tell
+                self.watch.carried.note_call(frame)
 
     def model_returned(self, module: Any, output: Any, frame: FrameType) -> None:
         """What the program does next with a bad output tells whether it deals with it: record that.

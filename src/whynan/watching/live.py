@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from whynan.arrays.numpy_errors import places_of
 from whynan.harm.ledger import Sign
 from whynan.model import Evidence
 from whynan.record.exceptions import complains
@@ -207,7 +208,8 @@ class Live(Phase):
             signs = self._explained(checks.bad("observed", [(how, tensor)], capture(frame)))
             if not signs:
                 watch.guard.outside.meant.add(place)
-            watch.ledger.read(place, signs[0] if signs else None)
+            sign = replace(signs[0], places=places_of(frame)) if signs else None
+            watch.ledger.read(place, sign)
         elif checks.shadows:
             wrong = self._explained(checks.wrong("observed", [(how, tensor)], capture(frame)))
             if wrong:
@@ -270,7 +272,7 @@ class Live(Phase):
             self.watch.tell(replace(sign, proof=self._followed))
         elif self._error is not None:
             self.watch.tell_exception(sign, self._error)
-        elif self.watch.since is not None and sign.sink in ("loss", "gradient"):
+        elif self.watch.since is not None and self.watch.carried.is_bad():
             self.watch.tell(replace(sign, proof=Explained(self.watch.since, "body")))
         else:
             self.watch.tell(sign)

@@ -210,7 +210,9 @@ class Watch:
         """Of harm that no recording has seen as it happened."""
         if self.told.has_begun:
             return
-        found = explained(sign.proof)
+        found = (
+            explained(sign.proof) if not sign.is_kept or isinstance(sign.proof, Evidence) else None
+        )
         if isinstance(found, Explained):
             self.told.found(found.evidence, found.how)
         elif found is None:

@@ -40,7 +40,7 @@ def overflow(op: OpRecord, evidence: Evidence) -> Finding | None:
     if op.name in COMPRESSING and not op.derived:
         return None
     exact_is_finite = op.exact is not None and math.isfinite(op.exact)
-    if math.isnan(op.value) and not exact_is_finite:
+    if math.isnan(op.value) and not (exact_is_finite and _can_exceed(op)):
         return None
     if op.derived and not exact_is_finite and (op.exact is not None or row(op.name).poles):
         return None  # infinite in any precision: the derivative itself is singular
@@ -58,6 +58,18 @@ def overflow(op: OpRecord, evidence: Evidence) -> Finding | None:
         culprit=op.inputs.index(culprit) if culprit is not None else None,
         fixes=(double_where(short_call(op)),) if late else _what_helps(op, dtype, small),
     )
+
+
+def _can_exceed(op: OpRecord) -> bool:
+    """Whether products of its operands, added up, can pass the type's end: a NaN may have other reasons."""
+    limit, stats = dtype_max(op.dtype), [o.stats for o in op.inputs]
+    if limit is None or op.derived or op.name in GROWING or row(op.name).reads == "elementwise":
+        return True
+    known = [s for s in stats if s is not None and s.min is not None and s.max is not None]
+    if len(known) < len(stats):
+        return True
+    most = max((max(abs(s.min or 0), abs(s.max or 0)) for s in known), default=math.inf)
+    return most * most * max(s.count for s in known) > limit if known else True
 
 
 def _what_helps(op: OpRecord, dtype: str, small: Operand | None) -> tuple[Fix, ...]:

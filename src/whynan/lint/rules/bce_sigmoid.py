@@ -46,4 +46,5 @@ def bce_sigmoid(term: Term, here: Walker) -> Match | None:
         "binary cross entropy of a sigmoid has gradient 0 from a logit of 17 on (bfloat16: 7)",
         "F.binary_cross_entropy_with_logits(x, y), or BCEWithLogitsLoss, on the logits",
         edit=edit,
+        of_slope=True,
     )

@@ -20,7 +20,7 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.lint.facts import guarded_divisor, is_generic, is_mask, says
+from whynan.lint.facts import guarded_divisor, has_gradient, is_generic, is_mask, is_square, says
 from whynan.lint.rewrite import call
 from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import resolve, same_values, strip, walk_through
@@ -29,9 +29,11 @@ from whynan.lint.terms import resolve, same_values, strip, walk_through
 @pattern("N010", "div-norm", "warning", ops=("div",), fix="sometimes", rank=10, operands=2)
 def div_norm(term: Term, here: Walker) -> Match | None:
     norm = strip(term.args[1])
+    x = term.args[0]
+    if norm.op == "sqrt" and norm.args and (found := _by_its_root(term, norm, here)) is not None:
+        return found
     if norm.op != "norm" or not norm.args:
         return None
-    x = term.args[0]
     if not same_values(x, norm.args[0]) or guarded_divisor(term.args[1], here):
         return None
     if strip(x).op in ("const", "tuple", "randn", "ones", "eye") or is_generic(x):
@@ -56,7 +58,22 @@ def div_norm(term: Term, here: Walker) -> Match | None:
         "F.normalize(x, dim) leaves a zero vector at 0",
         elsewhere="add a small eps to the length",
         edit=edit,
-        severity=None if _may_vanish(x) else "info",
+        severity=None if _may_vanish(x) and has_gradient(term, here) else "info",
+    )
+
+
+def _by_its_root(term: Term, root: Term, here: Walker) -> Match | None:
+    """`x / x.pow(2).mean(-1).sqrt()`, an RMS norm without its eps."""
+    mean = strip(root.args[0])
+    base = is_square(mean.args[0]) if mean.op in ("mean", "sum") and mean.args else None
+    if base is None or not same_values(term.args[0], base) or guarded_divisor(term.args[1], here):
+        return None
+    return Match(
+        term,
+        "a division by the root of a mean square is 0 / 0 = NaN for a zero vector",
+        "add an eps inside the root: torch.rsqrt(mean + 1e-6)",
+        elsewhere="add an eps inside the root",
+        severity="info",
     )
 
 

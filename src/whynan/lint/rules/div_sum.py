@@ -1,7 +1,7 @@
 """Weights divided by their own sum.
 
 What it catches
-    `w / w.sum()` where w can be all zero: it comes from a mask, a relu or a comparison. Without such evidence it is reported only when the pattern is selected by name.
+    A division by `bincount`'s counts, and `w / w.sum()` where w can be all zero: it comes from a mask, a relu or a comparison. Without such evidence it is reported only when the pattern is selected by name.
 
 Why it hurts
     A sum of 0 gives 0 / 0 = NaN, and weights of both signs may cancel.
@@ -20,9 +20,16 @@ When it is fine
 
 from __future__ import annotations
 
+import re
+
 from whynan.lint.facts import guarded_divisor, is_mask
 from whynan.lint.table import Match, Term, Walker, pattern
-from whynan.lint.terms import same_values, strip
+from whynan.lint.terms import number_of, same_values, strip
+
+# What keeps the largest of a distribution leaves something of it.
+SAMPLES = re.compile(r"topk|top_[kp]\b|nucleus|multinomial")
+CLEANED = re.compile(r"(\w+)\[\1 != \1\]|nan_to_num|isnan")
+COUNTS = ("bincount", "histc", "histogram")
 
 
 @pattern("N010", "div-sum", "warning", ops=("div",), rank=30, operands=2)
@@ -30,9 +37,18 @@ def div_sum(term: Term, here: Walker) -> Match | None:
     if term.kind == "scalar":
         return None
     total = strip(term.args[1])
+    if total.op in COUNTS and not guarded_divisor(term.args[1], here):
+        return Match(
+            term,
+            f"a count by `{total.op}` is 0 for what does not occur, and the quotient infinite",
+            "keep the counts above 0: counts.clamp(min=1)",
+            elsewhere="keep the counts above 0: maximum(counts, 1)",
+            severity=None if _weighs_classes(term.args[0], total) else "info",
+        )
     if total.op != "sum" or not total.args or guarded_divisor(term.args[1], here):
         return None
-    if not same_values(term.args[0], total.args[0]):
+    handled = SAMPLES.search(here.body) or CLEANED.search(here.body)
+    if not same_values(term.args[0], total.args[0]) or handled:
         return None
     evidence = _may_vanish(total.args[0])
     return Match(
@@ -42,6 +58,20 @@ def div_sum(term: Term, here: Walker) -> Match | None:
         elsewhere="keep the sum above 0: maximum(w.sum(...), 1e-12)",
         weak=not evidence,
     )
+
+
+def _weighs_classes(dividend: Term, counts: Term) -> bool:
+    """`total / counts`, not a sum over what was counted, which is 0 where the count is."""
+    top = strip(dividend)
+    whole = number_of(top) is not None or top.op in (
+        ".numel",
+        ".size",
+        "sum",
+        "mean",
+        "max",
+        "amax",
+    )
+    return whole or top.kind == "scalar" or same_values(top, counts)
 
 
 def _may_vanish(term: Term) -> str:

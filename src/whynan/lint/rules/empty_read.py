@@ -23,6 +23,8 @@ When it is fine
 
 from __future__ import annotations
 
+import re
+
 from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import number_of, resolve
 from whynan.ops.table import TABLE
@@ -30,6 +32,12 @@ from whynan.ops.table import TABLE
 COMPUTED = ("elementwise", "row", "prefix", "reduction", "choice", "product")
 WRITTEN = {"random", "overwrites", "fills", "keeps"}  # or only carried on
 READS = tuple(op.name for op in TABLE if op.reads in COMPUTED and not op.does & WRITTEN)
+
+
+# Where other ranks or kernels write into memory that they were handed before.
+COMMUNICATES = re.compile(
+    r"\b(recv|irecv|isend|all_gather|reduce_scatter|broadcast)|\.wait\(\)|\bout="
+)
 
 
 @pattern("N041", "empty-read", "error", ops=READS, rank=20)
@@ -47,6 +55,8 @@ def empty_read(term: Term, here: Walker) -> Match | None:
             if any(number_of(a) == 0 for a in made.args):
                 continue
         else:
+            continue
+        if COMMUNICATES.search(here.body):
             continue
         if arg.op == "name" and here.env.get(str(arg.value)) is not arg.binding:
             continue  # a name of the module, which other code may have filled

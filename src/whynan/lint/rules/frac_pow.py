@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 
-from whynan.lint.facts import SCHEDULE, Sure, has_gradient, nonzero, tested
+from whynan.lint.facts import SCHEDULE, Sure, has_gradient, is_torch, nonzero, says, tested
 from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import names_in, strip
 from whynan.ops.table import row
@@ -33,10 +33,11 @@ def frac_pow(term: Term, here: Walker) -> Match | None:
     if len(term.args) != 2 or not isinstance(exponent, float) or exponent.is_integer():
         return None
     x = term.args[0]
-    if x.kind != "tensor" or not has_gradient(term, here) or tested(x, here):
+    if not is_torch(x, here) or not has_gradient(term, here) or tested(x, here):
         return None
     base = strip(x)
-    if not _may_vanish(base.op) or any(SCHEDULE.search(n) for n in names_in(x)):
+    degrees = exponent < 0 and base.op == "sum" and says(x, r"deg|adj")
+    if not (_may_vanish(base.op) or degrees) or any(SCHEDULE.search(n) for n in names_in(x)):
         return None
     zero_floor = base.op in ("clamp", "clamp_min") and base.const("min") == 0
     if not zero_floor and nonzero(x) is Sure.YES:

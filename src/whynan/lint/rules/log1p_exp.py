@@ -19,10 +19,14 @@ When it is fine
 
 from __future__ import annotations
 
+import re
+
 from whynan.lint.facts import bounded_above, one_plus, tested
 from whynan.lint.rewrite import call
 from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import resolve, strip
+
+HANDLED = re.compile(r"isinf|== ?(float\(.inf|torch\.inf|math\.inf)")
 
 
 @pattern("N050", "log1p-exp", "error", ops=("log", "log1p"), fix="sometimes", rank=10)
@@ -34,6 +38,8 @@ def log1p_exp(term: Term, here: Walker) -> Match | None:
     if inner is None or exp is None or exp.op != "exp" or not exp.args:
         return None
     x = exp.args[0]
+    if HANDLED.search(here.body):
+        return None
     if bounded_above(x) or (tested(x, here) and (term.lib == "math" or here.no_grad)):
         return None
     edit = None

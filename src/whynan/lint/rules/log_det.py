@@ -24,7 +24,7 @@ from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import resolve, strip
 
 
-@pattern("N012", "log-det", "warning", ops=("log",), fix="sometimes", rank=10)
+@pattern("N012", "log-det", "info", ops=("log",), fix="sometimes", rank=10)
 def log_det(term: Term, here: Walker) -> Match | None:
     if not term.args:
         return None

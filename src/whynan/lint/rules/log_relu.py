@@ -19,9 +19,13 @@ When it is fine
 
 from __future__ import annotations
 
+import re
+
 from whynan.lint.facts import tested
 from whynan.lint.table import Match, Term, Walker, pattern
-from whynan.lint.terms import number_of, strip
+from whynan.lint.terms import number_of, strip, walk_through
+
+SPECTRUM = re.compile(r"fft|stft")
 
 
 @pattern("N012", "log-relu", "error", ops=("log", "log2", "log10"), rank=20)
@@ -29,6 +33,14 @@ def log_relu(term: Term, here: Walker) -> Match | None:
     if not term.args or term.kind == "scalar" or tested(term.args[0], here):
         return None
     cut = strip(term.args[0])
+    if cut.op == "abs" and any(SPECTRUM.search(t.op) for t in walk_through(cut, 6)):
+        return Match(
+            term,
+            f"`{term.op}` of a magnitude is -inf where a frequency is silent, and its gradient NaN",
+            "add a small eps or bound it: .clamp(min=1e-5)",
+            elsewhere="bound it above 0: maximum(x, 1e-5)",
+            severity="warning",
+        )
     if not _is_cut_at_zero(cut):
         return None
     return Match(

@@ -52,5 +52,6 @@ def log_sigmoid(term: Term, here: Walker) -> Match | None:
         message,
         "F.logsigmoid(x) is exact for every x",
         edit=edit if not eps or known_small(term.args[0]) else None,
-        severity="warning" if eps or not has_gradient(term, here) else None,
+        severity="info" if not has_gradient(term, here) else "warning" if eps else None,
+        of_slope=eps,
     )

@@ -54,5 +54,6 @@ def log_softmax(term: Term, here: Walker) -> Match | None:
         f"`{term.op}` of a softmax{symptom}",
         f"F.log_softmax(x, dim){BASE[term.op]} takes the logarithm before anything is rounded to 0",
         edit=edit if not eps or known_small(term.args[0]) else None,
-        severity="warning" if eps or not has_gradient(term, here) else None,
+        severity="info" if not has_gradient(term, here) else "warning" if eps else None,
+        of_slope=eps,
     )

@@ -37,6 +37,8 @@ def logsumexp_hand(term: Term, here: Walker) -> Match | None:
     total = strip(inner)
     if total.op in PRODUCTS:
         return _of_product(term, total)
+    if total.op == "div" and len(total.args) == 2:
+        return _of_quotient(term, total)
     if total.op not in ("sum", "mean") or not total.args:
         return None
     exp = strip(total.args[0])
@@ -61,6 +63,26 @@ def logsumexp_hand(term: Term, here: Walker) -> Match | None:
         f"`log(sum(exp(x)))` {SYMPTOM}",
         better,
         edit=edit,
+    )
+
+
+def _of_quotient(term: Term, quotient: Term) -> Match | None:
+    """`log(pos / exp(sim).sum())`, as contrastive losses are written."""
+    top, bottom = map(strip, quotient.args)
+    sums = bottom.args if bottom.op == "add" else (bottom,)
+    totals = [strip(t) for t in sums]
+    exps = [strip(t.args[0]) for t in totals if t.op == "sum" and t.args]
+    while top.op in ("index", "sum", "diagonal", ".diag", ".diagonal", "mul") and top.args:
+        top = strip(top.args[0])
+    if not _overflows(top) or not any(map(_overflows, exps)):
+        return None
+    scaled = strip(top.args[0]).op == "div"  # cosines over a temperature are seldom that large
+    return Match(
+        term,
+        f"a quotient of exponentials inside a logarithm {SYMPTOM}",
+        "subtract logarithms: x - torch.logsumexp(x, dim), or F.cross_entropy(x, index)",
+        elsewhere="subtract the maximum of x first, then the logarithm of the sum from x",
+        severity="info" if scaled else None,
     )
 
 

@@ -41,6 +41,7 @@ def mask_by_multiply(term: Term, here: Walker) -> Match | None:
             term,
             f"`nan_to_num` cleans the value of `{_word(inner)}`, not its gradient: that is still NaN",
             "make the operand harmless first: f(torch.where(ok, x, 1.0))",
+            severity="info" if inner.op == "div" else None,
         )
     for value, mask in (term.args, term.args[::-1]) if len(term.args) == 2 else ():
         inner = strip(value)

@@ -21,13 +21,17 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.lint.facts import guarded_divisor, is_binary, is_mask
+import re
+
+from whynan.lint.facts import guarded_divisor, is_binary, is_mask, says
 from whynan.lint.finding import Edit
 from whynan.lint.rewrite import call, operand
 from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import same_values, strip
 
 PRODUCTS = ("einsum", "matmul")
+LOSS = re.compile(r"loss|criterion|objective|penalty|elbo|masked_mean", re.I)
+PADDING = r"pad|attention_mask|lengths"  # what hides the ends of sequences leaves something of each
 
 
 @pattern("N010", "masked-mean", "warning", ops=("div",), fix="sometimes", rank=10, operands=2)
@@ -46,7 +50,7 @@ def masked_mean(term: Term, here: Walker) -> Match | None:
     weighed = top.args if top.op in PRODUCTS else top.args[:1]
     if not any(
         _weighs(a, mask) or (top.op in PRODUCTS and same_values(a, mask)) for a in weighed
-    ) or not (is_mask(mask) or is_binary(mask)):
+    ) or not (is_mask(mask) or is_binary(mask) or strip(mask).op == "relu"):
         return None
     if not _counts(top.args[0], bottom):
         return Match(
@@ -56,7 +60,7 @@ def masked_mean(term: Term, here: Walker) -> Match | None:
             "less than 1 and need a smaller bound, such as clamp(min=1e-6)",
             elsewhere="divide by maximum(mask.sum(), 1) if the mask is 0 or 1 everywhere; weights can "
             "sum to less than 1 and need a smaller bound, such as 1e-6",
-            severity="info" if here.no_grad else None,
+            severity=None if _in_a_loss(term, here) and not says(mask, PADDING) else "info",
         )
     edit = None
     count = term.args[1]
@@ -71,6 +75,23 @@ def masked_mean(term: Term, here: Walker) -> Match | None:
         "divide by mask.sum().clamp(min=1): an empty mask then gives 0",
         elsewhere="divide by maximum(mask.sum(), 1): an empty mask then gives 0",
         edit=edit,
+        severity=None if _in_a_loss(term, here) and not says(mask, PADDING) else "info",
+    )
+
+
+def _in_a_loss(term: Term, here: Walker) -> bool:
+    """Where an empty mask spoils the training; elsewhere whoever calls it knows what it selects."""
+    own = here.reader.own_class
+    function = here.function.name if here.function is not None else ""
+    named = f"{function} {own.name if own is not None else ''} {here.source.path}"
+    mask = strip(term.args[1]).args[0]
+    chosen = strip(mask).op in ("compare", "relu") or says(
+        mask, r"loss|label|target|valid|ignore|pos(itive)?s?$|fg"
+    )
+    return (
+        not here.no_grad
+        and chosen
+        and (says(term, r"loss|nll|ce$|error") or bool(LOSS.search(named)))
     )
 
 

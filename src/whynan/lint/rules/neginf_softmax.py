@@ -37,17 +37,8 @@ SAFE_MASK = re.compile(
     r"causal|local|window|tril|triu|future|subsequent|look_?ahead|top_?[kp]|diag|eye|remove", re.I
 )
 
-# What makes a mask of lengths, which are rarely 0.
-LENGTHS = (
-    "sequence_mask",
-    "lengths_to_mask",
-    "length_to_mask",
-    "make_pad_mask",
-    "padding_mask_from_lengths",
-)
 
-
-@pattern("N031", "neginf-softmax", "warning", ops=("softmax",), rank=30)
+@pattern("N031", "neginf-softmax", "info", ops=("softmax",), rank=30)
 def neginf_softmax(term: Term, here: Walker) -> Match | None:
     if not term.args or here.function is None:
         return None
@@ -65,7 +56,6 @@ def neginf_softmax(term: Term, here: Walker) -> Match | None:
         term,
         "softmax of a row that is masked entirely is NaN",
         "fill with torch.finfo(x.dtype).min instead of -inf, or handle empty rows",
-        severity="info" if any(t.value in LENGTHS for t in walk_through(mask)) else None,
     )
 
 

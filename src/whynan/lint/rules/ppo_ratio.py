@@ -50,4 +50,5 @@ def ppo_ratio(term: Term, here: Walker) -> Match | None:
         term,
         "the ratio overflows once the log-probabilities differ by 88; the clipped loss hides it, the gradient is NaN",
         "clamp the difference first: (new - old).clamp(-20.0, 20.0)",
+        severity="info",
     )

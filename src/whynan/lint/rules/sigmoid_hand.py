@@ -19,7 +19,7 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.lint.facts import bounded_above, one_plus
+from whynan.lint.facts import bounded_above, cut_off, one_plus
 from whynan.lint.rewrite import call
 from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import number_of, same, same_values, strip
@@ -40,7 +40,7 @@ def sigmoid_hand(term: Term, here: Walker) -> Match | None:
         )
     bottom = one_plus(term.args[-1]) if term.args else None
     exp = strip(bottom) if bottom is not None else None
-    if exp is None or exp.op != "exp" or not exp.args or term.kind != "tensor":
+    if exp is None or exp.op != "exp" or not exp.args or term.kind != "tensor" or cut_off(exp):
         return None
     negative = strip(exp.args[0])
     if negative.op != "neg" or bounded_above(exp.args[0]):

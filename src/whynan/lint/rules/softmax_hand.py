@@ -44,4 +44,6 @@ def softmax_hand(term: Term, here: Walker) -> Match | None:
         "`exp(x) / exp(x).sum()` is NaN once an x exceeds 88 (float16: 11) or all are below -104",
         better,
         edit=edit,
+        # What is scaled or negated first is mostly a distance, a cost or a cosine, and bounded.
+        severity="info" if strip(exp.args[0]).op in ("div", "mul", "neg") else None,
     )

@@ -1,7 +1,7 @@
 """Square root at the edge of its domain.
 
 What it catches
-    `sqrt` of a `clamp(min=0)` or a relu, of `1 - x**2`, and an eps that was added outside the root of
+    `sqrt` of a `clamp(min=0)`, of `1 - x**2`, and an eps that was added outside the root of
     a sum or mean of squares; `rsqrt` of a variance or a sum of squares without any eps.
 
 Why it hurts
@@ -51,13 +51,15 @@ def sqrt_edge(term: Term, here: Walker) -> Match | None:
             "`rsqrt` is inf, and its gradient NaN, where all values are equal or 0",
             "add an eps inside: torch.rsqrt(x + 1e-6)",
         )
-    if inner.op == "relu" or (inner.op in ("clamp", "clamp_min") and inner.const("min") == 0):
+    # Not of a relu: its own gradient is 0 there, whatever comes in. `clamp` lets it through at its bound.
+    if inner.op in ("clamp", "clamp_min") and inner.const("min") == 0:
         if term.kind != "tensor":
             return None
         return Match(
             term,
             f"the gradient of `sqrt` is inf where `{inner.op}` gave 0",
             "keep the operand above 0: .clamp(min=1e-12) in float32",
+            severity=None if inner.args and _reaches_its_bound(inner.args[0]) else "info",
         )
     rest = one_minus(inner)
     base = is_square(rest) if rest is not None else None
@@ -70,6 +72,15 @@ def sqrt_edge(term: Term, here: Walker) -> Match | None:
             "keep the operand above 0: (1 - x**2).clamp(min=1e-12)",
         )
     return None
+
+
+def _reaches_its_bound(term: Term) -> bool:
+    """Exactly 0 on ordinary input: `1 - x**2`, a variance, a square, a difference of squares."""
+    t = strip(term)
+    if one_minus(t) is not None or t.op in ("var", "square") or is_square(t) is not None:
+        return True
+    parts = t.args if t.op in ("add", "sub") else ()
+    return t.op == "sum" or any(is_square(a) or summed_square(a) or _mean_square(strip(a)) for a in parts)  # fmt: skip
 
 
 def _mean_square(term: Term) -> bool:

@@ -21,7 +21,15 @@ from __future__ import annotations
 
 import re
 
-from whynan.lint.facts import has_gradient, is_generic, is_square, says, summed_square, tested
+from whynan.lint.facts import (
+    has_gradient,
+    is_generic,
+    is_square,
+    is_torch,
+    says,
+    summed_square,
+    tested,
+)
 from whynan.lint.rewrite import call
 from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import names_in, resolve, strip
@@ -37,9 +45,11 @@ def sqrt_sum_sq(term: Term, here: Walker) -> Match | None:
     if not total.args or not has_gradient(term, here):
         return None
     x = summed_square(total)
+    if x is None and (found := _of_two(term, total, here)) is not None:
+        return found
     if x is None or total.lib == "numpy" or term.lib in ("numpy", "math"):
         return None
-    if term.kind != "tensor" or tested(total.args[0], here) or strip(x).op == "const":
+    if not is_torch(term, here) or tested(total.args[0], here) or strip(x).op == "const":
         return None
     if strip(x).op in ("softmax", "ones"):
         return None  # never all 0
@@ -66,4 +76,18 @@ def sqrt_sum_sq(term: Term, here: Walker) -> Match | None:
         "the root of a sum of squares has a NaN gradient at a zero vector and overflows at 1e20 (float16: 256)",
         "torch.linalg.vector_norm(x, dim) has gradient 0 there",
         edit=edit,
+    )
+
+
+def _of_two(term: Term, total: Term, here: Walker) -> Match | None:
+    """`sqrt(re**2 + im**2)`."""
+    sides = [is_square(a) for a in total.args] if total.op == "add" and len(total.args) == 2 else []
+    if len(sides) != 2 or None in sides or not is_torch(term, here) or tested(total, here):
+        return None
+    complex_parts = all(s is not None and says(s, r"^(re|im|real|imag)") for s in sides)
+    return Match(
+        term,
+        "the root of a sum of two squares has a NaN gradient where both are 0",
+        "add an eps inside the root: sqrt(x**2 + y**2 + 1e-12)",
+        severity=None if complex_parts else "info",
     )
