@@ -65,7 +65,7 @@ def judge(
     half = first.origin.dtype in ("float16", "bfloat16")
     most = HALF_MOVED if half and exact else MOST_MOVED
     if (bound or exact) and moved is not None and moved[1] > most:
-        text = f"it changes ordinary values: losses before the failure move by up to {moved[1]:.0e} of their size"
+        text = f"it changes ordinary values: losses before the failure change by up to {moved[1]:.0e}, relative to their size"
         return Verdict(verdict="failed", evidence=text)
     stuck = None if exact else _stuck(after, before, first.evidence.step)
     if stuck is not None:
@@ -201,7 +201,9 @@ def _proof(after: Diagnosis, before: Diagnosis, training: bool) -> str:
         earlier, whose = f"the {count} losses before it", "their"
         if count == 1:
             earlier, whose = "the loss before it", "its"
-        how = "unchanged" if most == 0 else f"moved by at most {most:.0e} of {whose} size"
+        how = (
+            "unchanged" if most == 0 else f"changed by at most {most:.0e}, relative to {whose} size"
+        )
         parts.append(f"{earlier} {how}")
     return "; ".join(parts)
 
