@@ -71,7 +71,9 @@ def where_unsafe(term: Term, here: Walker) -> Match | None:
                 f"where the condition rejects it, `{word}` still gets a gradient: 0 times inf is NaN",
                 f"make the operand harmless inside as well: where(c, x, {harmless})",
                 edit=edit,
-                severity="info" if risky.op == "div" or known.domain is None else None,  # seldom differentiated
+                severity="info"
+                if risky.op == "div" or known.domain is None
+                else None,  # seldom differentiated
             )
     return None
 
