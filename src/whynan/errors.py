@@ -29,6 +29,14 @@ class AnomalyFound(WhynanError):
     def __init__(self, diagnosis: Diagnosis) -> None:
         super().__init__(str(diagnosis))
         self.diagnosis = diagnosis
+        self._is_drawn = False
+
+    def _render_traceback_(self) -> list[str]:
+        """IPython asks for this: the report, and no frames of ours."""
+        from whynan.report.embedded import in_notebook
+
+        is_drawn, self._is_drawn = self._is_drawn, True  # it asks more than once
+        return in_notebook(self.diagnosis, is_drawn=is_drawn)
 
 
 class CheckFailed(WhynanError, AssertionError):

@@ -36,6 +36,7 @@ class Recording:
     mode: str | None = None
     reproduced: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
+    run: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, diagnosis: Diagnosis) -> Recording:
         """With the circumstances of the run that a diagnosis knows."""
@@ -46,6 +47,7 @@ class Recording:
             mode=diagnosis.mode,
             reproduced=diagnosis.reproduced,
             versions=dict(diagnosis.versions),
+            run=dict(diagnosis.run),
         )
 
     def portable(self) -> Recording:

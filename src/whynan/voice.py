@@ -72,6 +72,13 @@ def write(text: str) -> bool:
     return True
 
 
+def now(text: str) -> None:
+    """What is being done, on a line of the terminal that the next words take; nothing where nobody looks."""
+    if is_on_terminal():
+        width = shutil.get_terminal_size().columns
+        write(f"\r\x1b[K{visible(text)[: width - 1]}")
+
+
 def is_on_terminal() -> bool:
     """Whether a person looks at it while it is written."""
     try:

@@ -23,6 +23,7 @@ CELLS = {
     "stats": "import whynan\nwhynan.TensorStats(shape=(2,), dtype='float32', nan=1)",
     "traced": "with whynan.trace() as r:\n    low = torch.zeros(1).log()\nwhynan.diagnose(r)",
     "stale": "w = torch.zeros(2, requires_grad=True)\nw.sqrt().sum().backward()",
+    "watched": "m = torch.nn.Linear(2, 1)\nwith whynan.watch(m, torch.optim.SGD(m.parameters(), lr=0.1)) as o:\n    (m(torch.ones(3, 2)) * 0).pow(2).sum().sqrt().backward()\n    torch.optim.SGD(m.parameters(), lr=0.1).step()",
     "differentiates": "%%whynan\ng, = torch.autograd.grad((w + 1).sum(), w)\nprint(g.sum().item())",
     "left as found": "from torch.utils._python_dispatch import _get_current_dispatch_mode as mode\nmode() is None",
 }  # fmt: skip
@@ -99,6 +100,30 @@ def test_stats_are_one_line_and_a_drawing(cells: dict[str, list[Any]]) -> None:
 def test_a_block_traced_in_a_cell_is_named_as_the_cell_is(cells: dict[str, list[Any]]) -> None:
     assert " --> In[13]:2:11" in shown(cells["traced"])
     assert "ipykernel" not in shown(cells["traced"], "text/html")
+
+
+def test_a_watched_block_shows_the_report_and_no_frames_of_whynan(
+    cells: dict[str, list[Any]],
+) -> None:
+    page = shown(cells["watched"], "text/html")
+    assert page.count("What to change") == 1
+    (error,) = (o for o in cells["watched"] if o.output_type == "error")
+    assert error.ename == "AnomalyFound"
+    assert len(error.traceback) == 1
+    assert "has no finite gradient at 0" in error.traceback[0]
+
+
+def test_a_report_under_a_cell_opens_with_the_change_and_folds_the_rest(
+    cells: dict[str, list[Any]],
+) -> None:
+    page = shown(cells["harm"], "text/html")
+    change, source, folded = (
+        page.index(text) for text in ("What to change", "Source</h", '<details class="folded">')
+    )
+    assert change < source < folded < page.index("How it got there")
+    assert "whynan fix" not in page  # there is no script to try it on
+    healthy = shown(cells["healthy"], "text/html")
+    assert healthy.index("no harm found") < healthy.index('<details class="folded">')
 
 
 def test_a_gradient_of_an_earlier_cell_is_not_this_cells(cells: dict[str, list[Any]]) -> None:

@@ -81,6 +81,27 @@ def test_the_page_of_a_failing_program_shows_it(case: str, browser: Browser, pag
             assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (800, 900), (400, 850)])
+def test_the_change_is_seen_without_scrolling(
+    width: int, height: int, browser: Browser, tmp_path: Path
+) -> None:
+    view: Any = {"width": width, "height": height}
+    with Opened(browser, written(tmp_path, full()), viewport=view) as page:
+        box = page.locator(".fixes li").first.bounding_box()
+        assert box is not None
+        assert box["y"] + box["height"] < height
+        if width > 1000:
+            mark = page.locator("mark.origin").first.bounding_box()
+            assert mark is not None
+            assert mark["y"] < height
+
+
+def test_no_table_of_operands_is_cut_off_on_a_telephone(browser: Browser, tmp_path: Path) -> None:
+    with Opened(browser, written(tmp_path, full()), viewport={"width": 400, "height": 850}) as page:
+        cut = "[...document.querySelectorAll('.scroll:has(.cards)')].map(e => e.scrollWidth - e.clientWidth)"
+        assert page.evaluate(cut) == [0]
+
+
 def test_dark_and_light_follow_the_system_and_paper_is_white(
     browser: Browser, tmp_path: Path
 ) -> None:

@@ -80,7 +80,7 @@ def test_the_slope_of_a_power_is_taken_at_its_base(programs: ForkServer, tmp_pat
     told = tell(programs, tmp_path, program)
     assert told.headline.endswith("because `pow` has no finite gradient at 0")
     assert "-0.6667" not in told.headline
-    assert "1 value of 2 exactly 0 at that point" in told.text
+    assert "1 of the 2 values there is exactly 0" in told.text
 
 
 def test_a_norm_that_overflowed_is_no_infinite_gradient(
@@ -163,7 +163,7 @@ def test_what_made_a_gradient_of_0_is_named_only_if_seen(
     print(x.grad)
     """
     told = tell(programs, tmp_path, program)
-    assert "the gradient arriving there is 0" in told.text
+    assert "the incoming gradient there is 0" in told.text
     assert words in told.text
     assert ("too late" in told.text) == ("afterwards" in words)
 
@@ -288,7 +288,7 @@ def test_only_a_table_has_rows_and_columns(
         ("v = torch.zeros(3)\nprint(v / v.sum())", "the divisor is a sum"),
         ("v = torch.ones(3)\nprint(v / (v - torch.tensor(1.0)))", "the divisor is a difference"),
         ("v = torch.ones(3)\nprint(v / (v.max() - v.min()))", "the divisor is the range"),
-        ("n = torch.ones(3)\nprint((n * 0) / (n - 1))", "the divisor is a number less one"),
+        ("n = torch.ones(3)\nprint((n * 0) / (n - 1))", "the divisor is a count minus one"),
         ("tau = 0.0\nprint(torch.ones(3) / tau)", "give `tau` a value above 0: program.py:2 sets"),
         ("v = torch.zeros(3)\nprint(1 / v.tanh())", "keep the divisor away from 0, for a count"),
     ],

@@ -24,7 +24,7 @@ def test_a_bad_column_is_not_a_matter_of_rows() -> None:
     assert found.finding.observed[0] == "20 NaN of 80 values, first at [0, 2]"
     assert "nothing in column 2 is finite" in found.finding.observed
     assert [cause.evidence for cause in found.finding.causes] == [
-        "20 cells of 80 not finite, first in row 0, column 2"
+        "20 of 80 cells are not finite, the first in row 0, column 2"
     ]
     assert [fix.kind for fix in found.finding.fixes] == ["clean_column"]
 

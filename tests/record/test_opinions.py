@@ -175,6 +175,7 @@ LOOK_ALIKES: dict[str, Callable[[], object]] = {
     "cross entropy of nothing": of(lambda w: F.cross_entropy(w, torch.full((4,), -100)), 4, 3),
     "layer norm of a constant without eps": of(lambda w: F.layer_norm(w * 0 + 1, (8,), eps=0.0), 4, 8),
     "layer norm of huge values": of(lambda w: F.layer_norm(w * 1e25, (8,)), 4, 8),
+    "derivative of a layer norm of huge values": of(lambda w: F.layer_norm(w * 4e17, (16,), torch.full((16,), 1e4)) * 1e14, 4, 16),
     "convolution too large": of(lambda w: F.conv1d(torch.full((1, 2, 9), 1e38), w * 100), 2, 2, 3),
     "attention of huge values": of(lambda w: attend(w * 1e25), 96),
     "float16 overflow": half(torch.float16, lambda w: (w + 300) ** 2, 6),
@@ -309,3 +310,122 @@ def test_nothing_of_the_programs_is_disturbed_by_asking_others() -> None:
         assert mechanism(program) == "wrong_kernel"
     assert torch.equal(torch.rand(3), drawn)
     assert torch.backends.mkldnn.enabled
+
+
+# ---- kernels that are right until a value on their way overflows, or cancels -------------------
+
+
+def naive_group_norm(
+    x: Tensor, w: Tensor, b: Tensor, n: int, c: int, size: int, groups: int, eps: float
+) -> tuple[Tensor, ...]:
+    g = x.reshape(n, groups, -1)
+    mean = g.mean(-1, keepdim=True)
+    rstd = ((g * g).mean(-1, keepdim=True) - mean * mean - 1e-2 + eps).rsqrt()
+    return ((g - mean) * rstd).reshape(x.shape), mean[..., 0], rstd[..., 0]
+
+
+def naive_batch_norm(
+    x: Tensor, w: Tensor, b: Tensor, mean: Tensor, var: Tensor, training: bool, m: float, eps: float
+) -> tuple[Tensor, ...]:
+    mu = x.mean(0)
+    rstd = ((x * x).mean(0) - mu * mu - 1e-2 + eps).rsqrt()
+    return (x - mu) * rstd * w + b, mu, rstd
+
+
+def weight_gradient(g: Tensor, x: Tensor, w: Tensor, *rest: Any) -> tuple[Any, ...]:
+    return None, spoilt(torch.zeros_like(w)), g.sum((0, 2, 3))
+
+
+def group_norm(w: Tensor) -> Tensor:
+    return F.group_norm(w.view(2, 4, 6) * 0 + 700.1, 2, torch.ones(4), torch.zeros(4))
+
+
+def batch_norm(w: Tensor) -> Tensor:
+    return F.batch_norm(w * 0 + 700.1, torch.zeros(4), torch.ones(4), torch.ones(4), torch.zeros(4), True)  # fmt: skip
+
+
+NAIVE: dict[str, tuple[str, Callable[..., Any], Callable[[], None]]] = {
+    "softmax": ("_softmax", lambda x, d, half: torch.exp(x) / torch.exp(x).sum(d, keepdim=True),
+                of(lambda w: (w * 0 + torch.tensor([0.0, 300.0, -300.0])).softmax(0), 3)),
+    "softplus": ("softplus", lambda x, *rest: torch.log(1 + torch.exp(x)), of(lambda w: F.softplus(w + 120), 4)),
+    "sigmoid": ("sigmoid", lambda x: torch.exp(x) / (1 + torch.exp(x)), of(lambda w: torch.sigmoid(w + 120), 4)),
+    "tanh": ("tanh", lambda x: (torch.exp(x) - torch.exp(-x)) / (torch.exp(x) + torch.exp(-x)), of(lambda w: torch.tanh(w + 120), 4)),
+    "logsigmoid": ("log_sigmoid_forward", lambda x: (torch.log(1 / (1 + torch.exp(-x))), x), of(lambda w: F.logsigmoid(w - 120), 4)),
+    "gradient of log softmax": ("_log_softmax_backward_data", lambda g, out, d, t: out.exp() * (g / out.exp() - g.sum(d, keepdim=True)),
+                                of(lambda w: (w * 0 + w.detach() * 500).log_softmax(0), 5)),
+    "group norm of equal values": ("native_group_norm", naive_group_norm, of(group_norm, 48)),
+    "batch norm of equal values": ("native_batch_norm", naive_batch_norm, of(batch_norm, 8, 4)),
+    "gradient of a first convolution": ("convolution_backward", weight_gradient, of(lambda w: F.conv2d(torch.ones(2, 3, 6, 6), w).pow(2), 4, 3, 3, 3)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAIVE)
+def test_a_kernel_that_overflows_or_cancels_where_another_does_not_is_named(name: str) -> None:
+    operator, kernel, program = NAIVE[name]
+    with overridden(operator, kernel):
+        assert mechanism(program) == "wrong_kernel"
+
+
+def addcdiv_(tensors: Any, *rest: Any) -> None:
+    tensors[0].copy_(spoilt(tensors[0]))
+
+
+def spoils_the_update(optimizer: Callable[[list[nn.Parameter]], Any]) -> Callable[[], None]:
+    """Ordinary gradients, with which no right update overflows."""
+
+    def program() -> None:
+        torch.manual_seed(0)
+        w = nn.Parameter(torch.ones(4))
+        update = optimizer([w])
+        (w * torch.randn(4)).sum().backward()
+        update.step()
+
+    return program
+
+
+UPDATES: dict[str, tuple[str, Callable[..., Any], Callable[[], None]]] = {
+    "fused Adam": ("_fused_adam_", adam, spoils_the_update(lambda p: torch.optim.Adam(p, fused=True))),
+    "fused SGD, its first step with momentum": ("_fused_sgd_", sgd, spoils_the_update(lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, fused=True))),
+    "Adam of lists": ("_foreach_addcdiv_.ScalarList", addcdiv_, spoils_the_update(lambda p: torch.optim.Adam(p, foreach=True))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UPDATES)
+def test_an_update_with_ordinary_gradients_is_compared_too(name: str) -> None:
+    operator, kernel, program = UPDATES[name]
+    with overridden(operator, kernel):
+        found = anomalies_of(program)
+    assert found[0].finding.mechanism == "wrong_kernel", found[0].finding
+    assert found[0].evidence.origin.phase == "optimizer"
+
+
+NORMED: dict[str, Callable[[], object]] = {
+    "group norm of equal values without eps": of(lambda w: F.group_norm(w.view(2, 4, 6) * 0 + 0.3, 2, eps=0.0), 48),
+    "float16 squares of a batch norm": half(torch.float16, lambda w: F.batch_norm((w * 600) ** 2, None, None, training=True), 8, 4),
+    "nearly singular": of(lambda w: torch.linalg.inv_ex(torch.outer(w.detach(), w.detach()) + w * 0)[0], 4),
+    "float16 softplus, times too much": half(torch.float16, lambda w: F.softplus(w + 300) * 300, 4),
+    "attention of a huge scale": of(lambda w: attend(w * 1e18), 96),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NORMED)
+def test_no_kernel_is_accused_of_the_range_or_of_a_missing_eps(name: str) -> None:
+    named = [a.finding.mechanism for a in anomalies_of(NORMED[name])]
+    assert not {"wrong_kernel", "unstable_result"} & set(named)
+
+
+def test_a_nan_is_no_overflow_where_nothing_can_overflow() -> None:
+    def distances(a: Tensor, b: Tensor, p: float, mode: Any) -> Tensor:
+        return torch.full((a.shape[0], b.shape[0]), NAN, dtype=a.dtype) if a.dtype == torch.float32 else torch.ones(a.shape[0], b.shape[0], dtype=a.dtype)  # fmt: skip
+
+    with overridden("_cdist_forward", distances):
+        assert mechanism(of(lambda w: torch.cdist(w, w + 1), 3, 2)) == "opaque"
+
+
+def test_of_a_large_operation_it_is_said_that_nobody_else_was_asked() -> None:
+    with overridden("gelu", lambda x, **named: spoilt(torch.zeros_like(x))):
+        found = anomalies_of(of(lambda w: F.gelu(w.expand(3_000, 2_000)), 1, 2_000))
+    assert found[0].finding.mechanism != "wrong_kernel"
+    told = " ".join(found[0].finding.unknown)
+    assert "whether another kernel gives the same, for none was tried" in told
+    assert "6,000,000 values in its operands, more than 4,194,304" in told

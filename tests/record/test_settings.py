@@ -8,6 +8,8 @@ from textwrap import dedent
 import pytest
 
 from tests.harness import ForkServer
+from whynan.model import Site
+from whynan.source.settings import setting_behind
 
 LIBRARY = """
 import torch
@@ -33,6 +35,10 @@ class Model(torch.nn.Module):
 
 def soften(scores, temperature=1.0):
     return (scores / temperature).exp()
+
+def blur(x, scale, noise):
+    std = scale * noise
+    return x * torch.normal(0.0, std, x.shape)
 
 def edges(x, eps=1e-6):
     return torch.sqrt(x.diff(dim=-1).square() + eps)
@@ -60,6 +66,14 @@ settings = {
     "norm_eps": 0.0,  # HERE
 }
 lib.Model(settings)(x).square().mean().backward()
+"""),
+    "a name for it": ("temperature", """
+COLD = 1e-5  # HERE
+lib.soften(net(x).abs() + 1, temperature=COLD).mean().backward()
+"""),
+    "an infinite one": ("noise", """
+lib.blur(net(x), scale=0.1, noise=float("inf")).square().mean().backward()  # HERE
+torch.optim.SGD(net.parameters(), lr=0.1).step()
 """),
     "of a slope": ("eps", """
 eps = 0.0  # HERE
@@ -102,6 +116,23 @@ def test_a_line_of_a_settings_file_is_named(programs: ForkServer, tmp_path: Path
     text = 'lib.Model(yaml.safe_load(open("model.yaml")))(x).square().mean().backward()'
     words, _ = run(programs, tmp_path, text, model="size: 4\nnorm_eps: 0.0\n")
     assert "model.yaml:2 sets `norm_eps: 0.0`" in words
+
+
+def test_a_name_that_is_made_of_itself_is_followed_once(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "def f(scores):\n    scores = scores - 1\n    scores = scores / 3\n    return scores / eps\n"
+    )
+    site = Site(
+        file=str(script),
+        line=4,
+        column=11,
+        end_line=4,
+        end_column=23,
+        source="return scores / eps",
+        function="f",
+    )
+    assert setting_behind(site, ["other"], 0.0, [str(script)], []) is None
 
 
 def test_one_of_two_settings_is_not_guessed(programs: ForkServer, tmp_path: Path) -> None:

@@ -469,5 +469,5 @@ def test_a_product_whose_operands_are_gone_is_not_called_opaque_inside() -> None
     (anomaly,) = anomalies_of(program)
     assert anomaly.origin.site is not None
     assert anomaly.origin.site.source == line_with("mul_(1e38)", program)
-    assert "cannot be seen into" not in anomaly.finding.headline
+    assert "cannot be looked into" not in anomaly.finding.headline
     assert "plain PyTorch" not in " ".join(fix.title for fix in anomaly.finding.fixes)

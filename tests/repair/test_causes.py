@@ -75,7 +75,7 @@ OVERFLOW = "((out - y) ** 2).mean() * (1e38 ** (step // 6)) * 10 ** (step // 6)"
         ("saturation", "import torch\nprint(torch.log(1 - torch.sigmoid(torch.tensor([60.0]))))", "rounded to exactly 1"),
         ("wrong_function", "import torch\nprint(torch.log(torch.sigmoid(torch.tensor([-200.0]))))", "logsigmoid"),
         ("constant_input", "import torch\nx = torch.full((4,), 2.0)\nprint(x / (x.max() - x.min()))", "largest and the smallest value are both 2"),
-        ("cancellation", "import torch\nx = torch.tensor([1e4, 1e4 + 0.1], dtype=torch.float32)\nprint((x.square().mean() - x.mean().square() - 10).sqrt())", "which is rounding"),
+        ("cancellation", "import torch\nx = torch.tensor([1e4, 1e4 + 0.1], dtype=torch.float32)\nprint((x.square().mean() - x.mean().square() - 10).sqrt())", "a rounding error"),
         ("eps_too_small", "import torch\nx = torch.zeros(2, dtype=torch.float16)\nprint(1 / (x + 1e-8))", "in float16 gives 0"),
         ("missing_eps", "import torch\nx = torch.zeros(2, 3)\nprint(x / x.norm(dim=1, keepdim=True))", "nothing keeps the divisor away from 0"),
         ("empty_mask", "import torch\nx = torch.rand(4)\nprint((x * (x > 2)).sum() / (x > 2).sum())", "selects none of 4"),

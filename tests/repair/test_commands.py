@@ -207,7 +207,7 @@ def row(name: str, outcome: str, steps: int = 3) -> Row:
 @pytest.mark.parametrize(
     ("survivors", "says"),
     [
-        ((), "dies at the same step whatever is changed"),
+        ((), "fails at the same step whatever is changed"),
         (("float64",), "in float64 only: the type has too few digits"),
         (("float64", "bfloat16"), "in a type of wider range"),
         (("default_init",), "initial weights"),

@@ -89,7 +89,7 @@ def test_a_sample_that_was_not_seen_is_told_as_an_inference() -> None:
     sample = Sample(index=10, size=32, dataset_index=217, inferred=True)
     assert told_sample(sample) == (
         "it is sample 10 of the 32 in the batch, item 217 of the dataset: "
-        "with that one left out the step stays healthy"
+        "without it the step stays healthy"
     )
 
 

@@ -156,7 +156,7 @@ def test_the_page_says_what_the_report_says() -> None:
 
 def test_experiments_stand_in_a_table() -> None:
     rows = (
-        ("as it is", "3", "2.5", "dies: line 3: overflow", False),
+        ("as it is", "3", "2.5", "fails: line 3: overflow", False),
         (HOSTILE, "40", "0.1", "survives", True),
     )
     table = html.Experiments(rows=rows, reading=("the updates are too large",))
@@ -187,7 +187,7 @@ def test_an_origin_that_nobody_saw_is_not_drawn() -> None:
     outline = Outline(html.page(diagnose(Recording(evidence=(unseen,)))))
     stages = [attrs["class"] for _, attrs in outline.tags if "stage " in (attrs.get("class") or "")]
     assert stages == ["stage sink"]
-    assert "what made it was not seen" in outline.text
+    assert "the operation that made it was not seen" in outline.text
 
 
 def test_what_was_not_measured_is_not_drawn() -> None:
@@ -385,3 +385,62 @@ def test_the_rank_stands_with_the_place() -> None:
     )
     assert "<li>rank 1</li>" in among
     assert "<li>rank" not in alone
+
+
+def test_the_page_says_with_what_when_and_where_it_ran() -> None:
+    run = {"command": "whynan run train.py --lr 10", "started": "2026-01-02 03:04", "host": "node7"}
+    page = html.page(replace(full(), run=run))
+    shown = page[page.index("The run</h") :]
+    assert all(f"<dd>{text}</dd>" in shown for text in run.values())
+    assert "<dt>script</dt>" not in shown  # it stands in the command
+
+
+def test_what_tests_a_change_stands_there_as_it_is_typed() -> None:
+    base = failing()
+    (anomaly,) = base.anomalies
+    untested = replace(anomaly.finding, fixes=(Fix(kind="a", title="clamp it"),))
+    faulty = replace(base, anomalies=(replace(anomaly, finding=untested),))
+    ran = replace(faulty, run={"command": "whynan run train.py --lr 10"})
+    assert "<code>whynan fix train.py --lr 10</code> tries changes" in html.page(ran)
+    strange = replace(
+        faulty, run={"command": "whynan run $(rm -rf ~)"}
+    )  # somebody else's recording
+    assert "<code>whynan fix</code> tries changes" in html.page(strange)
+
+
+def test_one_change_is_recommended_and_the_others_are_folded_away() -> None:
+    page = html.page(full())
+    first, folded, second, source = (
+        page.index(text)
+        for text in ("first</p>", '<details class="others">', "second</p>", "Source</h")
+    )
+    assert first < folded < second < source
+    assert "2 other changes, and what came of them" in page
+
+
+def test_a_change_is_shown_without_the_empty_lines_around_it() -> None:
+    patch = "--- a/t.py\n+++ b/t.py\n@@ -1,4 +1,4 @@\n \n-x\n+y\n \n \n"
+    fix = Fix(kind="a", title="first", patch=patch, verdict="verified")
+    base = failing()
+    finding = replace(base.anomalies[0].finding, fixes=(fix,))
+    page = html.page(replace(base, anomalies=(replace(base.anomalies[0], finding=finding),)))
+    shown = page[page.index('aria-label="change to the source"') :].split("</pre>")[0]
+    assert re.findall("<span[^>]*>(.*?)</span>", shown) == ["-x", "+y"]
+
+
+def test_columns_of_a_heat_map_are_as_wide_as_the_steps_are_apart() -> None:
+    steps = [0, 1, 2, 10]
+    rows = [HistoryRow(step=s, layers={"a": (1.0 + s, 1.0)}) for s in steps]
+    gradients, _ = heatmaps_of(rows, failing=5)
+    assert gradients.steps == (0, 1, 2, 2, 2, 2, 2, 2, 2, 2, 10)
+    assert gradients.cells == (("1", "2", "3", "3", "3", "3", "3", "3", "3", "3", "11"),)
+    assert gradients.fail_percent == round(100 * 5 / 11, 2)
+
+
+def test_a_histogram_has_an_axis_of_counts() -> None:
+    stats = TensorStats(shape=(1113,), dtype="float32", exponents={0: 1000, 3: 100, 5: 13})
+    bars = bars_of(stats)
+    assert bars is not None
+    assert [label for _, label in bars.counts] == ["1", "10", "100", "1,000"]
+    tops = [y for _, y, _, _ in bars.bars]
+    assert tops[0] == bars.counts[-1][0]  # 1,000 values reach to the mark of 1,000

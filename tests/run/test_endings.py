@@ -120,3 +120,20 @@ def test_steps_that_were_harmful_later_are_counted_once(tmp_path: Path) -> None:
     text = "import training\ntraining.train(3)\n"
     done = run(tmp_path, "--on-anomaly", "warn", write(tmp_path, text))
     assert "8 more steps were harmful" in done.stderr
+
+
+@pytest.mark.parametrize("waits", ["done.wait()", "results.get()", "time.sleep(0)"])
+def test_a_program_that_waits_for_a_thread_which_harm_has_ended(waits: str, tmp_path: Path) -> None:
+    work = "training.train(8); done.set(); results.put(1)"
+    write(
+        tmp_path,
+        "import queue, threading, time, training\ndone, results = threading.Event(), queue.Queue()\n"
+        f"def work(): {work}\n"
+        f"threading.Thread(target=work, daemon=True).start()\n{waits}\n"
+        "while not done.is_set(): done.wait(0.5)\n",
+    )
+    ended = run(tmp_path, "--json", "report.json", "script.py")
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert ended.returncode == 3, ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert report["anomalies"][0]["location"]["line"] == 8

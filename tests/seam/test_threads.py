@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from tests.record.test_tracer import anomalies_of
-from whynan.seam.threads import is_alone
+from whynan.seam.threads import is_alone, others_wait
 
 
 @contextmanager
@@ -46,6 +46,21 @@ def counts(over: threading.Event) -> None:
 def test_a_heartbeat_is_in_the_middle_of_nothing() -> None:
     with beside(waits):
         assert is_alone()
+
+
+def test_threads_that_stand_still() -> None:
+    with beside(waits), beside(collects):
+        assert others_wait()
+        with beside(counts):
+            assert not others_wait()
+
+
+def test_a_thread_that_is_waited_for() -> None:
+    found = []
+    thread = threading.Thread(target=lambda: found.append((time.sleep(0.2), others_wait())))
+    thread.start()
+    thread.join()
+    assert found == [(None, True)]
 
 
 def test_a_tuple_that_is_being_made_is_left_alone() -> None:

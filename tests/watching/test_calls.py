@@ -135,6 +135,51 @@ PROGRAMS = {
             score = judge(h.detach()) * (i != 17)
             loss = score.pow(2).sum().sqrt(); two.zero_grad(); loss.backward(); two.step()  # HERE
         """),
+    "training in a thread": ("body", """
+        import threading
+        def train():
+            opt = torch.optim.SGD(net.parameters(), 0.01)
+            for i in range(30):
+                x = torch.rand(4, 8)
+                if i == 17: x[1] = -1.0
+                loss = (net(x) - torch.sqrt(x).sum(1, keepdim=True)).pow(2).mean()  # HERE
+                opt.zero_grad(); loss.backward(); opt.step()
+        thread = threading.Thread(target=train); thread.start(); thread.join()
+        """),
+    "a figure after training": ("body", """
+        opt = torch.optim.SGD(net.parameters(), 0.01)
+        for i in range(30):
+            loss = net(torch.rand(4, 8)).pow(2).mean()
+            opt.zero_grad(); loss.backward(); opt.step()
+        with torch.inference_mode():
+            x = torch.rand(6, 8)
+            found, wanted = net(x).squeeze(1), torch.ones(6)
+            found, wanted = found - found.mean(), wanted - wanted.mean()
+            r = (found * wanted).sum() / (found.norm() * wanted.norm())  # HERE
+        print(f"correlation {r:.3f}")
+        """),
+    "a figure after training, in a function": ("body", """
+        def main():
+            opt = torch.optim.SGD(net.parameters(), 0.01)
+            for i in range(30):
+                loss = net(torch.rand(4, 8)).pow(2).mean()
+                opt.zero_grad(); loss.backward(); opt.step()
+            x = torch.rand(6, 8)
+            spread = x[:1].std(0)  # HERE
+            with torch.no_grad():
+                y = net(x / spread)
+            print("score", y.mean().item())
+        main()
+        """),
+    "a state that went bad in the turn before": ("body", """
+        cell = nn.Linear(4, 4)
+        opt = torch.optim.SGD(cell.parameters(), 1e-6)
+        h = torch.ones(2, 4)
+        for t in range(60):
+            h = cell(h.detach()) * 100 + h.detach() * 90  # HERE
+            loss = h.abs().mean().log1p()
+            opt.zero_grad(); loss.backward(); opt.step()
+        """),
     "a rate that becomes infinite": ("live", """
         opt = torch.optim.SGD(net.parameters(), 0.01)
         for i in range(20):
@@ -157,7 +202,7 @@ def write(folder: Path, program: str) -> tuple[Path, int]:
 def test_is_answered_in_place(what: str, programs: ForkServer, tmp_path: Path) -> None:
     how, program = PROGRAMS[what]
     script, here = write(tmp_path, program)
-    result = programs.run(script, mode="auto", rerun=False)
+    result = programs.run(script, mode="auto", rerun=False, live_operations=0)
     assert result.code == 3, result.stderr
     assert result.report is not None
     assert result.report["reproduced"] == how, result.stderr
@@ -178,7 +223,7 @@ def test_a_service_goes_on_as_without_whynan(programs: ForkServer, tmp_path: Pat
     script = tmp_path / "script.py"
     script.write_text(SETUP + SERVICE + SERVES)
     plain = programs.run(script, traced=False)
-    watched = programs.run(script, mode="auto", on_anomaly="warn", rerun=False)
+    watched = programs.run(script, mode="auto", on_anomaly="warn", rerun=False, live_operations=0)
     assert watched.stdout == plain.stdout
     assert watched.report is not None
     assert watched.report["reproduced"] == "call"
@@ -205,7 +250,7 @@ print(y)
 def test_another_call_is_not_taken_for_the_same(programs: ForkServer, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SETUP + CHANGES)
-    result = programs.run(script, mode="auto", rerun=False)
+    result = programs.run(script, mode="auto", rerun=False, live_operations=0)
     assert result.report is not None
     assert result.report["reproduced"] != "call", result.stderr
 
@@ -239,6 +284,54 @@ def test_what_a_model_takes_is_taken_once(
         """)
     )
     plain = programs.run(script, traced=False)
-    watched = programs.run(script, mode="auto", on_anomaly=policy, rerun=False)
+    watched = programs.run(script, mode="auto", on_anomaly=policy, rerun=False, live_operations=0)
     assert watched.stdout == plain.stdout
     assert policy == "warn" or watched.code == 0
+
+
+# What is small is recorded from its beginning to its end.
+WHOLE = """
+beta = torch.linspace(1e-4, 0.9, 40)
+bar = torch.cumprod(1 - beta, 0)
+bar[0] = 1.0
+x = torch.randn(2, 8)
+with torch.no_grad():
+    for t in reversed(range(40)):
+        noise = net[0](x)
+        x = (x - beta[t] / (1 - bar[t]).sqrt() * noise) / (1 - beta[t]).sqrt()  # HERE
+        x = x / x.abs().max()
+torch.save(x, "x.pt")
+"""
+
+
+def test_a_small_program_that_does_not_train_is_recorded_whole(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    script, here = write(tmp_path, WHOLE)
+    result = programs.run(script, mode="auto", rerun=False)
+    assert result.code == 3, result.stderr
+    assert result.report is not None
+    assert result.report["reproduced"] == "live"
+    assert result.report["anomalies"][0]["location"]["line"] == here
+
+
+# A batch that is bad by itself, right after a bad loss that did no harm.
+UNRELATED = """
+cell = nn.Linear(4, 4)
+opt = torch.optim.SGD(cell.parameters(), 1e-3)
+batches = [torch.rand(2, 4) for _ in range(40)]
+batches[23] = batches[23] * float("nan")  # HERE
+h = torch.ones(2, 4)
+for i, x in enumerate(batches):
+    h = torch.tanh(cell(x) + h.detach())
+    loss = h.pow(2).mean() - torch.log((x.sum() * (i != 22)).detach())
+    opt.zero_grad(); loss.backward(); opt.step()
+"""
+
+
+def test_a_bad_loss_before_is_not_blamed_for_another(programs: ForkServer, tmp_path: Path) -> None:
+    script, here = write(tmp_path, UNRELATED)
+    result = programs.run(script, mode="auto", rerun=False, live_operations=0)
+    assert result.code == 3, result.stderr
+    assert result.report is not None
+    assert result.report["anomalies"][0]["location"]["line"] == here, result.stderr

@@ -121,7 +121,7 @@ def test_guard_mode_stops_and_says_what_it_saw(programs: ForkServer, tmp_path: P
     assert (anomaly["code"], anomaly["sink"], anomaly["location"]) == ("N091", "loss", None)
     assert result.report["reproduced"] == "no"
     assert result.stdout == ""
-    assert "what made it was not seen" in result.stderr
+    assert "the operation that made it was not seen" in result.stderr
 
 
 SCALED = """

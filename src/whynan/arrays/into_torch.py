@@ -23,7 +23,7 @@ def crossed(evidence: Evidence, events: Sequence[Event], here: tuple[Place, ...]
     numbers = _numbers(evidence) if is_number else frozenset()
     site, unsure = entry.site, evidence
     for event in events:
-        found = way(event, here)
+        found = way(event.places, here)
         if found is None and site is not None:
             found = way_to_site(event, site)
         if found is None:

@@ -167,7 +167,7 @@ class NumpyWatch:
         if len(self.events) >= MAX_EVENTS or (event.evidence.origin.site, event.places) in known:
             return
         if event.follows or NEEDS_INFINITY.match(event.said):  # an earlier event's may have gone on
-            before = [e for e in self.events if way(e, event.places) is not None]
+            before = [e for e in self.events if way(e.places, event.places) is not None]
             if before:
                 _follow(before[0], event.evidence.origin)
                 return
@@ -258,7 +258,7 @@ class NumpyWatch:
             return
         site = site_at(user.f_code, user.f_lasti)
         for i, event in enumerate(self.events):
-            found = way(event, places)
+            found = way(event.places, places)
             if found is None:
                 continue
             seen = kinds - found.innocent
@@ -299,7 +299,7 @@ class NumpyWatch:
             i = len(self.events) - 1
         else:
             places = tuple(Place(id(f), f.f_code, line) for f, line in reversed(steps))
-            ways = [i for i, e in enumerate(self.events) if way(e, places, tested=True)]
+            ways = [i for i, e in enumerate(self.events) if way(e.places, places, tested=True)]
             if not ways or not COMPLAINT.search(text):
                 return
             i = ways[0]

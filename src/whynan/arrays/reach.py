@@ -12,10 +12,11 @@ import ast
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 from whynan.arrays.contents import NONE, kinds_in, kinds_of_text
-from whynan.arrays.numpy_errors import Event, Place
+from whynan.arrays.numpy_errors import Event, Place, places_of
 from whynan.model import Site
 from whynan.source.bindings import Scope
 from whynan.source.carriers import (
@@ -40,17 +41,34 @@ class Way:
     value: Any = None  # what the name holds
 
 
-def way(event: Event, places: tuple[Place, ...], *, tested: bool = False) -> Way | None:
-    """From the event to a place the program is at now, through the innermost common frame.
+def way(
+    start: tuple[Place, ...],
+    places: tuple[Place, ...],
+    *,
+    tested: bool = False,
+    held: bool = False,
+) -> Way | None:
+    """From where a value was made to a place the program is at now, through the innermost common frame.
 
-    `tested`: what an `if` around that place asks of a value counts as a use of it.
+    `tested`: what an `if` around that place asks of a value counts as a use of it; `held`: so does what
+    an object keeps that it was given to.
     """
-    for depth, made in enumerate(event.places):
+    for depth, made in enumerate(start):
         for used in places:
             if used.frame == made.frame and used.code is made.code:
                 last = used is places[0]
-                return _within(made, used, own=depth == 0, look_beside=last, tested=tested)
+                return _within(
+                    made, used, own=depth == 0, look_beside=last, tested=tested, held=held
+                )
     return None
+
+
+def keeps(start: tuple[Place, ...], frame: FrameType) -> bool:
+    """Whether what this frame is at holds a NaN that came from there, and no other."""
+    found = way(start, places_of(frame), held=True)
+    if found is None or found.name is None or "nan" in found.innocent:
+        return False
+    return "nan" in (kinds_in(found.value) or NONE)
 
 
 def way_to_site(event: Event, site: Site) -> Way | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from whynan.checking.compare import Comparison
@@ -81,6 +82,18 @@ def _beside(report: FileReport) -> str:
 
 def _values(report: FileReport) -> str:
     return f"{report.values:,} value{'s' if report.values != 1 else ''}"
+
+
+def troubles(report: FileReport) -> Iterator[tuple[str, str]]:
+    """What makes a file count as bad or unread, each as a short name and a sentence."""
+    if report.error is not None:
+        yield "not-checked", f"not checked: {report.error}"
+    for call in report.dangers:
+        yield "danger", f"loading it would run {call}"
+    for name, why in report.unread:
+        yield "not-checked", f"{name} was not checked: {why}"
+    for item in report.bad:
+        yield "bad-values", str(item)
 
 
 def exit_code(reports: list[FileReport]) -> int:

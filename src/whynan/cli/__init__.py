@@ -17,7 +17,7 @@ from whynan.cli.profilers import code_of_harm
 from whynan.cli.report import report
 from whynan.cli.repro import repro
 from whynan.cli.run import run
-from whynan.cli.settings import settings
+from whynan.cli.settings import name_variables, settings
 from whynan.cli.whatif import whatif
 from whynan.errors import WhynanError
 from whynan.version import __version__
@@ -53,6 +53,7 @@ commands.add_command(report)
 commands.add_command(repro)
 commands.add_command(lint)
 commands.add_command(doctor)
+name_variables(commands)
 
 
 def main() -> None:
@@ -68,7 +69,6 @@ def _main() -> None:
             prog_name="whynan",
             standalone_mode=False,
             default_map=defaults,
-            auto_envvar_prefix="WHYNAN",
         )
         _flush()
     except click.exceptions.Abort:

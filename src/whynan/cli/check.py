@@ -18,10 +18,15 @@ if TYPE_CHECKING:
 @click.command()
 @file_option("--against", metavar="OLD", help="Compare with an earlier checkpoint: what went bad, what grew.")  # fmt: skip
 @file_option("--json", "json_path", help="Also write the findings as JSON; `-` for standard output instead of text.")  # fmt: skip
+@click.option("--format", "style", type=click.Choice(["text", "github", "sarif", "junit"]), default="text", show_default=True, help="How to print what was found.")  # fmt: skip
 @click.option("-v", "--verbose", is_flag=True, help="Show every tensor, also the sound ones.")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 def check(
-    against: Path | None, json_path: Path | None, verbose: bool, files: tuple[Path, ...]
+    against: Path | None,
+    json_path: Path | None,
+    style: str,
+    verbose: bool,
+    files: tuple[Path, ...],
 ) -> int:
     """Look for NaN, Inf and odd values in checkpoints, arrays and tables.
 
@@ -43,7 +48,7 @@ def check(
     from whynan.checking.file_text import as_json, exit_code, lines_of, summary
     from whynan.checking.files import find_files
 
-    silent = json_path is not None and str(json_path) == "-"
+    silent = style != "text" or (json_path is not None and str(json_path) == "-")
     paths = find_files(list(files))
     old_paths = find_files([against]) if against is not None else []
     reports: list[FileReport] = []
@@ -64,9 +69,30 @@ def check(
         click.echo(f"against {against} (OLD):")
         lines = comparison.lines() or ["  nothing went bad, nothing grew"]
         click.echo(voice.visible("\n".join(lines)))
+    if style != "text":
+        _print_for_service(style, reports)
     if json_path is not None:
         _write(as_json(reports, comparison), json_path)
     return exit_code(reports + [r for r in old if r.error is not None])
+
+
+def _print_for_service(style: str, reports: list[FileReport]) -> None:
+    from whynan.checking.file_text import troubles
+    from whynan.report import services
+    from whynan.report.services import Remark
+
+    remarks = [
+        Remark(path=str(report.path), rule=rule, level="error", text=text)
+        for report in reports
+        for rule, text in troubles(report)
+    ]
+    if style == "github":
+        click.echo(services.to_github(remarks), nl=False)
+    elif style == "sarif":
+        click.echo(services.to_sarif(remarks, []))
+    else:
+        sound = [str(report.path) for report in reports if not any(troubles(report))]
+        click.echo(services.to_junit("whynan check", remarks, sound))
 
 
 def _need_numpy() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from whynan.cli.program import SETTINGS, file_option, takes_program
-from whynan.cli.showing import Page, open_option
+from whynan.cli.showing import ALONE, Page, open_option, poured_of
 
 if TYPE_CHECKING:
     from whynan.run.program import Program
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.command(context_settings=SETTINGS)
 @click.option("--apply", is_flag=True, help="Write the verified change to the files.")
-@file_option("--json", "json_path", help="Also write the report as JSON.")
+@file_option("--json", "json_path", help=f"Also write the report as JSON{ALONE}.")
 @file_option("--html", help="Also write the report, with the change, as a web page.")
 @open_option
 @click.option(
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     default=120.0,
     show_default=True,
     metavar="SECONDS",
-    help="Time for trying changes.",
+    help="Processor time for trying changes.",
 )
 @file_option("--save-batch", help="Write the batch that failed there, for torch.load.")
 @takes_program
@@ -54,9 +54,14 @@ def fix(
     from whynan.repair.fixing import fix as find_fix
 
     page = Page(html, is_opened)
+    json_path, poured = poured_of(json_path)
     options = FixOptions(
         apply=apply, json=json_path, html=page.path, budget_s=budget, save_batch=save_batch
     )
-    code = find_fix(program, options)
+    try:
+        code = find_fix(program, options)
+    finally:
+        if poured is not None:
+            poured.out()
     page.show()
     return code

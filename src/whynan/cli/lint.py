@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from whynan.lint.finding import Finding
     from whynan.lint.runner import FileResult, Task
 
-FORMATS = ["text", "concise", "json", "sarif", "github"]
+FORMATS = ["text", "concise", "json", "sarif", "github", "junit"]
 
 
 @click.command()
@@ -123,19 +123,11 @@ def show(results: list[FileResult], task: Task, style: str, statistics: bool) ->
         from whynan.report.lint_formats import to_json
 
         click.echo(to_json(findings, len(results), unread))
-    elif style == "sarif":
-        from whynan.lint.table import patterns
-        from whynan.report.lint_formats import to_sarif
-
-        click.echo(to_sarif(findings, patterns()))
     elif style == "concise":
         for f in findings:
             click.echo(f"{f.path}:{f.line}:{f.column + 1}: {f.code} [{f.slug}] {f.message}")
-    elif style == "github":
-        from whynan.report.lint_formats import to_github
-
-        for finding in findings:
-            click.echo(to_github(finding))
+    elif style in ("github", "sarif", "junit"):
+        _for_services(style, findings, results)
     elif statistics:
         from whynan.report.lint_text import statistics as count
 
@@ -149,6 +141,21 @@ def show(results: list[FileResult], task: Task, style: str, statistics: bool) ->
         voice.say(f"{path} was not read: {reason}")
     changes = task.mode == "diff" and any(r.diff for r in results)
     return 1 if findings or changes or unread else 0
+
+
+def _for_services(style: str, findings: list[Finding], results: list[FileResult]) -> None:
+    from whynan.lint.table import patterns
+    from whynan.report import services
+    from whynan.report.lint_formats import descriptor, remark_of
+
+    remarks = [remark_of(finding) for finding in findings]
+    if style == "github":
+        click.echo(services.to_github(remarks), nl=False)
+    elif style == "sarif":
+        click.echo(services.to_sarif(remarks, [descriptor(p) for p in patterns()]))
+    else:
+        sound = [r.path for r in results if not r.findings and not r.unread]
+        click.echo(services.to_junit("whynan lint", remarks, sound))
 
 
 def _print(findings: list[Finding], results: list[FileResult]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import click
 
@@ -18,12 +19,21 @@ from whynan.cli.showing import Page, open_option
 )
 @file_option("--html", "html_path", help="Also write it as one HTML page.")
 @file_option("--tensorboard", "folder", help="Also write TensorBoard events.")
+@click.option(
+    "--format",
+    "style",
+    type=click.Choice(["text", "github", "sarif", "junit"]),
+    default="text",
+    show_default=True,
+    help="What to print: the report, or what a service reads.",
+)
 @open_option
 @click.argument("recording", type=click.Path(path_type=Path))
 def report(
     json_path: Path | None,
     html_path: Path | None,
     folder: Path | None,
+    style: str,
     is_opened: bool,
     recording: Path,
 ) -> int:
@@ -49,6 +59,10 @@ def report(
 
         click.echo(dumps(diagnosis), nl=False)
         json_path = None
+    elif style != "text":
+        from whynan.report.remarks import Format, as_format
+
+        click.echo(as_format(diagnosis, cast(Format, style)), nl=False)
     else:
         reopen.show(diagnosis, sys.stdout)
     with while_waiting("writing"):

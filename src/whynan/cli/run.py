@@ -11,13 +11,13 @@ import click
 
 from whynan import voice
 from whynan.cli.program import SETTINGS, file_option, takes_program
-from whynan.cli.showing import Page, open_option
+from whynan.cli.showing import ALONE, Page, open_option, output_of, poured_of
 
 if TYPE_CHECKING:
     from whynan.run.program import Program
 
 
-@click.command(context_settings={**SETTINGS, "auto_envvar_prefix": "WHYNAN"})
+@click.command(context_settings=SETTINGS)
 @click.option(
     "--mode",
     type=click.Choice(["auto", "trace", "guard"]),
@@ -34,12 +34,24 @@ if TYPE_CHECKING:
     help="Stop the script at the first harm; or skip that batch and go on training; or only "
     "report.",
 )
-@file_option("--json", help="Also write the report as JSON.")
+@file_option("--json", help=f"Also write the report as JSON{ALONE}.")
 @file_option("--html", help="Also write the report as a web page.")
 @file_option(
     "--tensorboard",
     metavar="DIR",
     help="Also write history, histograms of the layers and the report for TensorBoard.",
+)
+@click.option(
+    "--format",
+    "style",
+    type=click.Choice(["text", "github", "sarif", "junit"]),
+    default="text",
+    show_default=True,
+    help="Also report to a service: `github` prints annotations, `sarif` and `junit` write the file "
+    "that --output names.",
+)
+@file_option(
+    "--output", help="Where --format goes; `whynan.sarif` or `whynan-junit.xml` if not given."
 )
 @click.option(
     "--max-steps",
@@ -83,6 +95,7 @@ if TYPE_CHECKING:
 @click.option("--keep-operands", is_flag=True, hidden=True)
 @click.option("--aside", type=(str, float), hidden=True)
 @click.option("--trace-from", type=click.IntRange(min=0), hidden=True)
+@click.option("--finite-from", type=click.IntRange(min=0), hidden=True)
 @takes_program
 def run(
     program: Program,
@@ -91,6 +104,8 @@ def run(
     json: Path | None,
     html: Path | None,
     tensorboard: Path | None,
+    style: str,
+    output: Path | None,
     max_steps: int | None,
     rerun: bool | None,
     recording: Path | None,
@@ -104,6 +119,7 @@ def run(
     climb: int | None,
     aside: tuple[str, float] | None,
     trace_from: int | None,
+    finite_from: int | None,
 ) -> NoReturn:
     """Run SCRIPT as `python SCRIPT ARGS...` would, and say where a NaN came from.
 
@@ -121,25 +137,31 @@ def run(
     WHYNAN_HTML, and in `[tool.whynan.run]` of pyproject.toml. Options win over the environment,
     and the environment over the file.
     """
+    from whynan.report.remarks import Format
     from whynan.run.laid import Aside
     from whynan.run.outputs import Mode, Policy, RunOptions
     from whynan.run.run import Run
 
     page = Page(html, is_opened)
     html = page.path
+    json, poured = poured_of(json)
     options = RunOptions(
         mode=cast(Mode, mode) if climb is None else "guard",
         on_anomaly=cast(Policy, on_anomaly),
         json=json,
+        poured=poured,
         html=html,
         tensorboard=tensorboard,
         recording=recording,
+        format=None if style == "text" else cast(Format, style),
+        output=output_of(style, output),
         max_steps=max_steps,
         rerun=rerun,
         capsule=capsule,
         save_batch=save_batch,
         keep_operands=keep_operands or repro is not None,
         trace_from=trace_from,
+        finite_from=finite_from,
         climb=climb,
         aside=None if aside is None else Aside(folder=aside[0], since_s=aside[1]),
         fixes_follow=fix,
@@ -171,6 +193,8 @@ def run(
             from whynan.repair.fixing import FixOptions, repair
 
             repair(program, diagnosis, FixOptions(json=json, html=html, told=True), originals)
+        if poured is not None:
+            poured.out()
     elif fix and code == 3 and watched.findings.lockstep is None:
         voice.say("--fix is for programs of one process; `whynan fix` tries changes on all ranks")
     if not watched.findings.telling.is_silent:

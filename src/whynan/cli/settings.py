@@ -58,6 +58,16 @@ def _checked(table: dict[str, Any], commands: click.Group, file: Path) -> dict[s
     return chosen
 
 
+def name_variables(commands: click.Group) -> None:
+    """`WHYNAN_HTML` is the option of `run`, `WHYNAN_FIX_HTML` that of `fix`."""
+    for name, command in commands.commands.items():
+        for option in _options(command):
+            long = next((o for o in option.opts if o.startswith("--")), None)
+            if long is not None:
+                parts = ["whynan", *([] if name == "run" else [name]), long.strip("-")]
+                option.envvar = "_".join(parts).replace("-", "_").upper()
+
+
 def _options(command: click.Command) -> list[click.Option]:
     return [p for p in command.params if isinstance(p, click.Option) and not p.hidden]
 

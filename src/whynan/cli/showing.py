@@ -1,4 +1,4 @@
-"""`--open`: the page is shown in the browser once it is written."""
+"""Where a report goes: `--open` shows the page once it is written, `--output` is for services."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ import time
 import webbrowser
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from whynan import voice
+
+if TYPE_CHECKING:
+    from whynan.run.poured import Poured
+
+ALONE = "; `-` for standard output, and what the script prints goes to standard error"
 
 open_option: Callable[..., Any] = click.option(
     "--open",
@@ -19,6 +24,25 @@ open_option: Callable[..., Any] = click.option(
     is_flag=True,
     help="Open the page in a browser; without --html it is written to a temporary folder.",
 )
+
+
+def poured_of(path: Path | None) -> tuple[Path | None, Poured | None]:
+    """`-` stands for standard output, which the program must not write to then."""
+    if str(path) != "-":
+        return path, None
+    from whynan.run.poured import Poured
+
+    poured = Poured()
+    return poured.path, poured
+
+
+def output_of(style: str, path: Path | None) -> Path | None:
+    """Where a report to a service goes: annotations are printed unless a file is named."""
+    from whynan.report.remarks import ENDINGS
+
+    if style == "text" and path is not None:
+        raise click.UsageError("--output needs --format github, sarif or junit")
+    return path or (Path(ENDINGS[style]) if style in ENDINGS else None)
 
 
 class Page:

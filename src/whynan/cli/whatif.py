@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from whynan.cli.program import SETTINGS, file_option, takes_program
-from whynan.cli.showing import Page, open_option
+from whynan.cli.showing import Page, open_option, poured_of
 
 if TYPE_CHECKING:
     from whynan.run.program import Program
 
 
 @click.command(context_settings=SETTINGS)
-@file_option("--json", "json_path", help="Also write the table as JSON.")
+@file_option("--json", "json_path", help="Also write the table as JSON; `-` for standard output.")
 @file_option("--html", "html_path", help="Also write the report with the table as one HTML page.")
 @open_option
 @click.option(
@@ -49,6 +49,11 @@ def whatif(
     from whynan.repair.whatif import whatif as run_whatif
 
     page = Page(html_path, is_opened)
-    code = run_whatif(program, json_path=json_path, html_path=page.path, budget_s=budget)
+    json_path, poured = poured_of(json_path)
+    try:
+        code = run_whatif(program, json_path=json_path, html_path=page.path, budget_s=budget)
+    finally:
+        if poured is not None:
+            poured.out()
     page.show()
     return code

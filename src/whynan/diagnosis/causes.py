@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
+from itertools import dropwhile
 
 from whynan.diagnosis.circumstances import causes_around
 from whynan.diagnosis.framework import autocast_of
 from whynan.diagnosis.makers import (
+    BOUNDS,
+    CARRYING,
     CHOOSING,
+    COUNTING,
     EXPONENTIALS,
     MASKS,
     NORMS,
@@ -24,10 +28,10 @@ from whynan.diagnosis.makers import (
     masked_by,
     vanishing_divisor,
 )
-from whynan.diagnosis.optimizer_fixes import takes_off_a_square
+from whynan.diagnosis.optimizer_fixes import negative_average, takes_off_a_square
 from whynan.diagnosis.words import dtype_tiny, plural
-from whynan.model import Cause, Evidence, Operand, OpRecord, number
-from whynan.ops.table import forward_of, row, spelled
+from whynan.model import FROM_BEFORE, Cause, Evidence, Operand, OpRecord, Setting, number
+from whynan.ops.table import forward_of, reading, row, spelled, that
 
 UNDERFLOWING = spelled(lambda op: 0 in op.rounds)
 SATURATING = spelled(lambda op: 1 in op.rounds)
@@ -40,6 +44,8 @@ ROUNDS = 1e-7  # float32 tells numbers near 1 apart from about here
 HALF = frozenset({"float16", "bfloat16"})
 CANCELLED = 1e-3  # a difference this small beside its operands has lost its leading digits
 UNGUARDED = frozenset({"division_by_zero", "log_nonpositive"})
+LEAVES = frozenset({"log_nonpositive", "sqrt_negative", "invalid_domain"})
+HANDED_ON = CHOOSING | that("copies") | reading("join") | {"lift_fresh"}
 
 
 def causes_of(
@@ -47,6 +53,8 @@ def causes_of(
 ) -> tuple[Cause, ...]:
     """The causes whose evidence is in the recording, most telling first."""
     found = list(_from_operand(op, culprit)) if culprit is not None else []
+    if not found and culprit is not None and mechanism == "division_by_zero":
+        found += _nothing_counted(op, culprit)
     if culprit is not None and vanishing_divisor(op) is culprit:
         found += _from_small(op, culprit)
     found += _from_function(op, culprit)
@@ -57,16 +65,24 @@ def causes_of(
         found += _unguarded(mechanism, op, culprit)
     if not found and culprit is not None and mechanism == "gradient_singularity":
         found += _adds_nothing(op, culprit)
+    if culprit is not None and mechanism in LEAVES:
+        found += _came_in(evidence, op, culprit)
     autocast = autocast_of(op)
     found += [autocast] if autocast is not None else []
     found += _from_precision(op, culprit)
     found += causes_around(evidence, mechanism, culprit)
+    if not found and culprit is not None:
+        found += _kept(op, culprit) if mechanism == "sqrt_negative" else ()
+    if evidence.around.setting is not None and not found:
+        found += _setting(evidence.around.setting)
+    if not found and culprit is not None and mechanism in LEAVES:
+        found += _unbounded(op, culprit)
     unique = {cause.code: cause for cause in reversed(found)}
     return tuple(reversed(unique.values()))
 
 
 def _from_operand(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
-    for distance, maker in enumerate(culprit.upstream):
+    for distance, maker in enumerate(_written(op, culprit)):
         if maker.derived:
             return  # torch's own derivative formula: nothing that anybody wrote
         if distance >= NEAR and maker.value != 0:
@@ -105,6 +121,68 @@ def _from_operand(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
             return
 
 
+def _written(op: OpRecord, culprit: Operand) -> tuple[OpRecord, ...]:
+    """What made it; of a slope at 0, without what its own formula made of that 0."""
+    made = culprit.upstream
+    if op.derived and culprit.value == 0:
+        made = tuple(dropwhile(lambda m: m.derived and m.node == op.node and m.value == 0, made))
+    return made
+
+
+def _nothing_counted(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
+    """A number of things, or their sum, and there is none: a node without edges, an empty group."""
+    if culprit.value != 0:
+        return
+    for maker in culprit.upstream:
+        if maker.untouched or (maker.name in COUNTING and maker.value == 0):
+            yield Cause(
+                code="empty_mask", evidence=f"{_place(maker, op)}: nothing is counted there"
+            )
+            return
+        if maker.name not in CARRYING:
+            return
+
+
+def _came_in(evidence: Evidence, op: OpRecord, culprit: Operand) -> Iterator[Cause]:
+    """Of a value outside a function's domain: the data has it, and nothing was computed with it."""
+    made, around = culprit.upstream, evidence.around
+    if op.derived or culprit.value is None or not all(m.name in HANDED_ON for m in made):
+        return
+    first = made[-1].inputs[0].source if made and made[-1].inputs else culprit.source
+    brought = first == FROM_BEFORE or (made and made[-1].name == "lift_fresh")
+    if brought and (around.sample is not None or around.loads):
+        yield Cause(code="bad_data", evidence=f"{number(culprit.value)} came in with the data")
+
+
+def _kept(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
+    """A number that a layer holds, and that no update made."""
+    source = culprit.source or ""
+    if not source.startswith(("parameter", "buffer")) or op.derived:
+        return
+    loaded = next((m for m in culprit.upstream if m.name == "copy_"), None)
+    when = f"when it was loaded ({_place(loaded, op)})" if loaded is not None else "before this step began"  # fmt: skip
+    yield Cause(code="poisoned_state", evidence=f"{source} was {number(culprit.value)} {when}")
+
+
+def _setting(setting: Setting) -> Iterator[Cause]:
+    place = f"{os.path.basename(setting.file)}:{setting.line}"
+    yield Cause(code="setting", evidence=f"{place} sets `{setting.text}`")
+
+
+def _unbounded(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
+    """What was computed may be anything, and no operation on its way keeps it inside."""
+    made = [m for m in culprit.upstream if m.name not in HANDED_ON]
+    if (
+        op.derived
+        or not made
+        or any(m.derived or row(m.name).range or m.name in BOUNDS for m in made)
+    ):
+        return
+    what = f"`{made[0].name.strip('_')}` gave {number(culprit.value)}"
+    if culprit.value is not None and culprit.value != 0:
+        yield Cause(code="unbounded", evidence=f"{_place(made[0], op)}: {what}, and nothing keeps it where the function is defined")  # fmt: skip
+
+
 def _from_small(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
     """A divisor so small that its type has lost digits of it."""
     dtype = culprit.stats.dtype if culprit.stats is not None else op.dtype
@@ -140,7 +218,7 @@ def _difference(maker: OpRecord, op: OpRecord, *, together: bool) -> Cause:
         text = f"{_place(maker, op)}: two equal values were subtracted"
     else:
         text = (
-            f"{_place(maker, op)}: {a:.9g} - {b:.9g} gave {number(maker.value)}, which is rounding"
+            f"{_place(maker, op)}: {a:.9g} - {b:.9g} gave {number(maker.value)}, a rounding error"
         )
     return Cause(code="cancellation", evidence=text)
 
@@ -179,7 +257,13 @@ def _from_mask(mechanism: str, op: OpRecord) -> Iterator[Cause]:
 def _from_optimizer(evidence: Evidence, mechanism: str, op: OpRecord) -> Iterator[Cause]:
     eps = evidence.hyper.get("eps")
     if mechanism == "sqrt_negative" and op.phase == "optimizer" and takes_off_a_square(op):
-        yield Cause(code="cancellation", evidence="the mean square minus the squared mean came out negative, which is rounding")  # fmt: skip
+        yield Cause(code="cancellation", evidence="the mean square minus the squared mean came out negative, a rounding error")  # fmt: skip
+    held = (
+        negative_average(op) if mechanism == "sqrt_negative" and op.phase == "optimizer" else None
+    )
+    if held is not None:
+        text = f"the optimizer held {number(held)} as an average of squares before this update: it was loaded like that"
+        yield Cause(code="poisoned_state", evidence=text)
     if mechanism != "division_by_zero" or op.phase != "optimizer" or not isinstance(eps, float):
         return
     if eps == 0:
@@ -303,8 +387,10 @@ def _rounds_to_zero(op: OpRecord) -> bool:
 
 def _nonzero_operands(op: OpRecord) -> bool:
     values = [o.value for o in op.inputs if o.value is not None]
+    if not values:  # overwritten since: nothing is known of what was rounded
+        return False
     # exp and softmax underflow from a finite exponent; a product only from non-zero factors.
     if op.name in EXPONENTIALS:
-        return bool(values) and all(v - v == 0 for v in values)
+        return all(v - v == 0 for v in values)
     values += [v for v in op.scalars.values() if isinstance(v, (int, float))]
-    return bool(values) and all(v != 0 for v in values)
+    return all(v != 0 for v in values)

@@ -68,7 +68,7 @@ def help_of_a_setting(evidence: Evidence, fixes: tuple[Fix, ...]) -> tuple[Fix, 
     place = f"{short_path(setting.file)}:{setting.line}"
     fix = Fix(
         kind="setting",
-        title=f"give `{setting.name}` {better}: {place} sets `{setting.text}`, and that leads there",
+        title=f"give `{setting.name}` {better}: {place} sets `{setting.text}`, which leads to this",
     )
     return (fix, *fixes)
 
@@ -140,9 +140,10 @@ def _data(evidence: Evidence, mechanism: str, culprit: Operand | None) -> Iterat
         if index:
             table = len(index) == 2
             place = f" in row {index[0]}, column {index[1]}" if table else at(index)
-            place = f", first{place}"
-        cells = plural(stats.nonfinite, "cell")
-        yield Cause(code="bad_data", evidence=f"{cells} of {stats.count:,} not finite{place}")
+            place = f", the first{place}"
+        are = "is" if stats.nonfinite == 1 else "are"
+        cells = f"{stats.nonfinite:,} of {stats.count:,} cells {are} not finite"
+        yield Cause(code="bad_data", evidence=cells + place)
         return
     if row(evidence.origin.name).name == "ctc_loss" and mechanism == "log_nonpositive":
         yield Cause(code="bad_data", evidence="a target of the batch is too long for its input")
@@ -156,8 +157,9 @@ def _data(evidence: Evidence, mechanism: str, culprit: Operand | None) -> Iterat
         return
     column = f" of column {odd.column}" if odd.column is not None else ""
     if odd.what == "outlier":
+        what = "data that the batches are cut from hold" if odd.earlier else "batch holds"
         text = (
-            f"the batch holds {number(odd.value)} in row {odd.row}{column}, "
+            f"the {what} {number(odd.value)} in row {odd.row}{column}, "
             f"where {number(odd.typical)} is typical"
         )
     else:
@@ -177,10 +179,10 @@ def _comes_in(op: OpRecord) -> bool:
 def _initialisation(evidence: Evidence) -> Iterator[Cause]:
     # Weights that are infinite themselves, as after a cast, say nothing of how they began.
     layers = [layer for layer in evidence.around.layers if math.isfinite(layer.rms)]
-    if not layers or evidence.step > 0 or evidence.origin.step > 0:
+    if not layers or evidence.step > 0 or evidence.origin.step > 0 or evidence.around.setting:
         return
     worst = max(layers, key=lambda layer: layer.rms / layer.usual)
-    others = f" (and {plural(len(layers) - 1, 'other layer')})" if len(layers) > 1 else ""
+    others = f" (like {plural(len(layers) - 1, 'other layer')})" if len(layers) > 1 else ""
     yield Cause(
         code="bad_init",
         evidence=(
@@ -225,7 +227,7 @@ def _learning_rate(evidence: Evidence, culprit: Operand | None) -> Iterator[Caus
     first = losses[0][1]
     higher = max(loss for _, loss in losses[1:]) > 1.5 * first > 0
     if higher and math.isfinite(update) and update > OVERSHOT * norm:
-        text = f"at step {step} lr {number(rate)} times the gradient was {number(update)}"
+        text = f"with lr {number(rate)}, learning rate times gradient was {number(update)} at step {step}"
         yield Cause(
             code="high_learning_rate",
             evidence=f"{text}; the largest weight has norm {number(norm)}",
@@ -265,7 +267,10 @@ def _gradients(evidence: Evidence, culprit: Operand | None) -> Iterator[Cause]:
             rate = (known[0] / known[-1]) ** (1 / (len(known) - 1))
             if rate > STEEP:
                 text = f"over {len(known)} operations of the backward pass the gradient grew from {number(known[-1])} to {number(known[0])}"
-                yield Cause(code="exploding_gradients", evidence=f"{text}, {rate:.1f} times each")
+                yield Cause(
+                    code="exploding_gradients",
+                    evidence=f"{text}, about {rate:.1f} times per operation",
+                )
                 return
     rows = [r for r in evidence.around.history if r.grad_max is not None and r.grad_max > 0]
     overflowed = next((i for i, r in enumerate(rows) if r.grad_max == math.inf), len(rows))

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from whynan.model import Evidence, HistoryRow, number
 
 OUTGREW = 0.5  # an update against all weights; a thousandth is usual
+LARGE = 0.2  # enough where the loss rises by far from there on
 STEEP = 10.0  # a gradient against the weights: beyond that it is the gradient that is odd
 ROSE = 100.0  # times the loss of the step whose update it was
 HALF = 0.5  # of the largest weight: then the updates made it what it is
@@ -22,13 +23,15 @@ def outgrown(evidence: Evidence) -> str | None:
     rows = evidence.around.history
     for i, row in enumerate(rows):
         ratio, rate = row.update_ratio, row.lr
-        if ratio is None or not rate or not math.isfinite(ratio) or ratio < OUTGREW:
+        if ratio is None or not rate or not math.isfinite(ratio) or ratio < LARGE:
             continue
         if ratio > STEEP * abs(rate):  # ratio = rate * gradient / weights
             return None
+        if ratio < OUTGREW and not _rose(rows[i:]):
+            continue
         if _rose(rows[i:]) or _explains(rows[i:], evidence):
             times = f"{ratio:.1f} times" if ratio < 10 else f"{ratio:,.0f} times"
-            return f"at step {row.step} the update with lr {number(rate)} was {times} as large as all weights"
+            return f"at step {row.step} the update with lr {number(rate)} was {times} as large as all weights together"
         return None
     return None
 

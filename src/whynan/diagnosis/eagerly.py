@@ -7,7 +7,7 @@ from dataclasses import replace
 from whynan.model import Evidence, Finding
 
 FINITE = "run once more, compiled, the program stays finite in that step; from the same inputs its operations one by one do not"
-BAD = "run once more, compiled, the program comes to harm, too"
+BAD = "run once more as it is, compiled, the program fails as well"
 NOT_IT = "as it is compiled here, the program does not have this fault: a device, a torch or a mode in which it is not compiled has"
 UNSEEN = "whether it happens compiled, too: it was recorded in eager mode. `whynan run` on the program watches it compiled"
 

@@ -22,6 +22,8 @@ from whynan.version import __version__
 
 TORCH_NAMESPACES = ("aten", "prims", "entry", "torchvision", "c10d", "array")
 
+UNTRIED = "whether another kernel gives the same, for none was tried: "
+
 
 def diagnose(
     recording: Recording, *, script: str = "", outcome: Outcome | None = None
@@ -65,6 +67,8 @@ def _explain(evidence: Evidence) -> Anomaly:
     origin = _named(evidence.origin)
     evidence = replace(evidence, origin=origin)
     finding = _finding(evidence)
+    if origin.opinions is not None and origin.opinions.judgement == "untried":
+        finding = replace(finding, unknown=(*finding.unknown, UNTRIED + origin.opinions.why))
     if origin.op.startswith(LIBRARIES):
         observed = (*finding.observed, *became_a_setting(evidence))
         fixes = array_fixes(finding.mechanism, origin.op)

@@ -204,7 +204,14 @@ def why_no_gradient(gradient: Operand) -> str | None:
     return {"abs": "`abs` has slope 0 at 0", "relu": "`relu` is flat there"}.get(forward)
 
 
-DOUBLE_WHERE = Fix(kind="double_where", title="make the operand safe before the operation, then select: `where(ok, f(where(ok, x, 1)), fill)`")  # fmt: skip
+def double_where(name: str) -> Fix:
+    """The gradient of the branch that is not chosen must be finite, too."""
+    form = "a / torch.where(ok, b, 1)" if name == "div" else f"{name}(torch.where(ok, x, 1))"
+    what = "the division a safe divisor" if name == "div" else f"`{name}` a safe input"
+    return Fix(
+        kind="double_where",
+        title=f"give {what} where the result is not used: `torch.where(ok, {form}, fill)`",
+    )
 
 
 def dropped_too_late(evidence: Evidence) -> tuple[str, ...]:

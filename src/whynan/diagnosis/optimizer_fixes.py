@@ -14,6 +14,7 @@ UNFUSED = Fix(kind="not_fused", title="run it once with `fused=False`: then the 
 EPS = Fix(kind="optimizer_eps", title="give the optimizer a larger eps, which keeps its divisor away from 0")  # fmt: skip
 CLIP = Fix(kind="clip_gradients", title="clip the gradients before `step()`")
 LOWER = Fix(kind="lower_lr", title="lower the learning rate, or use another optimizer")
+EARLIER = Fix(kind="earlier_checkpoint", title="an average of squares is never negative: it was loaded like that, so load another checkpoint, or let the optimizer begin anew")  # fmt: skip
 
 
 def is_torchs_update(op: OpRecord) -> bool:
@@ -28,10 +29,21 @@ def takes_off_a_square(op: OpRecord) -> bool:
     return value is not None and value < 0
 
 
+def negative_average(op: OpRecord) -> float | None:
+    """What an average of squares was before this update, if it was below 0 then."""
+    maker = next((o.upstream[0] for o in op.inputs[:1] if o.upstream), None)
+    if maker is None or maker.name not in ("addcmul", "lerp") or takes_off_a_square(op):
+        return None
+    before = next((o.value for o in maker.inputs if o.role == "self"), None)
+    return before if before is not None and before < 0 else None
+
+
 def optimizer_fixes(op: OpRecord, finding: Finding) -> tuple[Fix, ...]:
     """What the user can do about it: the optimizer's settings, the gradients, another one."""
     if finding.mechanism == "sqrt_negative" and takes_off_a_square(op):
         return (CENTERED,)
+    if finding.mechanism == "sqrt_negative" and negative_average(op) is not None:
+        return (EARLIER,)
     fitting = tuple(fix for fix in finding.fixes if fix.kind in SETTINGS)
     if fitting:
         return fitting

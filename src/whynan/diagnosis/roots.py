@@ -16,11 +16,12 @@ SMALLER_WEIGHTS = Fix(
     title="give these weights the usual scale: leave the layers as PyTorch makes them, or use `torch.nn.init.kaiming_uniform_`",
 )
 SCALE_COLUMN = Fix(
-    kind="scale_data", title="scale that column before training, as by its mean and its spread"
+    kind="scale_data",
+    title="scale that column before training, for example by its mean and its spread",
 )
 LOOK_AT_ROW = Fix(
     kind="clean_data",
-    title="look at that row where the data is made: repair it or leave it out, or scale the column if the value is right",
+    title="look at that row where the data is prepared: repair it or leave it out, or scale the column if the value is right",
 )
 
 
@@ -48,6 +49,7 @@ def _root(causes: Sequence[Cause], evidence: Evidence) -> tuple[str, Fix] | None
         return "the initial weights are too large", SMALLER_WEIGHTS
     if code == "bad_data" and odd is not None:
         if odd.what == "outlier":
-            return f"the batch holds an outlier, {number(odd.value)}", LOOK_AT_ROW
+            what = "the data hold" if odd.earlier else "the batch holds"
+            return f"{what} an outlier, {number(odd.value)}", LOOK_AT_ROW
         return f"column {odd.column} of the data is not scaled", SCALE_COLUMN
     return None

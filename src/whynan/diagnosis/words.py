@@ -10,7 +10,7 @@ PLACES = {
     "mat1": "the first matrix", "mat2": "the second matrix", "batch1": "the first matrix",
     "batch2": "the second matrix", "mat": "the matrix", "vec": "the vector",
     "other": "the second operand", "tensor1": "the first factor", "tensor2": "the second factor",
-    "grad_output": "the arriving gradient", "grad": "the arriving gradient",
+    "grad_output": "the incoming gradient", "grad": "the incoming gradient",
     "grads": "its gradient", "exp_avgs": "exp_avg", "exp_avg_sqs": "exp_avg_sq",
 }  # fmt: skip
 NONFINITE = {"nan": "NaN", "inf": "inf", "-inf": "-inf"}
@@ -68,10 +68,21 @@ def called(operand: Operand | None, fallback: str = "its input") -> str:
     return f"`{operand.name}`" if operand is not None and operand.name else fallback
 
 
+def of_values(n: int, count: int, where: str) -> str:
+    """`1 of the 5 values there is`, `all 64 values there are`, to be gone on with.
+
+    >>> of_values(1, 5, " there"), of_values(64, 64, " there"), of_values(1, 1, " there")
+    ('1 of the 5 values there is', 'all 64 values there are', 'the value there is')
+    """
+    if n == count:
+        return f"the value{where} is" if n == 1 else f"all {n:,} values{where} are"
+    return f"{n:,} of the {count:,} values{where} {'is' if n == 1 else 'are'}"
+
+
 def some_of(operand: Operand, n: int, what: str) -> str:
-    """`3 values of 5,120 in `p` exactly 0`."""
+    """`3 of the 5,120 values in `p` are exactly 0`."""
     count = operand.stats.count if operand.stats is not None else n
-    return f"{plural(n, 'value')} of {count:,} in {called(operand)} {what}"
+    return f"{of_values(n, count, f' in {called(operand)}')} {what}"
 
 
 def spoken(op: OpRecord, operand: Operand) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from whynan.diagnosis.naming import call_of
 from whynan.explain.snippet import Row, snippet
 from whynan.explain.vocabulary import cause
-from whynan.model import Anomaly, Evidence, Fix, Link, Sample, Site, number
+from whynan.model import Anomaly, Diagnosis, Evidence, Fix, Link, Sample, Site, number
 from whynan.ops.table import row
 from whynan.source.quotes import short_path
 from whynan.voice import visible
@@ -17,8 +18,8 @@ SHOWN = {"lift_fresh": "comes in", "entry": "comes in", "set": "loaded", "addmm"
 KERNELS = ("matmul", "norm", "sub")  # of which each of torch's operators is one form
 
 REMADE = (
-    "a worker of the DataLoader made it; asked for item {} again, in this process, the dataset made"
-    " it again"
+    "a DataLoader worker made it; asked for item {} again, in this process, the dataset made the same"
+    " bad value"
 )
 
 
@@ -75,6 +76,17 @@ def in_short(found: Iterable[Evidence], error: Exception) -> str:
     return visible("".join(lines))
 
 
+PLAIN = re.compile(
+    r"[\w@%+=:,./ '-]+"
+)  # no other command can be in it: a recording may be a stranger's
+
+
+def typed(diagnosis: Diagnosis) -> str:
+    """What was typed after `whynan run`, where that is known."""
+    command = diagnosis.run.get("command", "").removeprefix("whynan run ")
+    return command if PLAIN.fullmatch(command) else ""
+
+
 def tell(anomaly: Anomaly, command: str = "") -> Story:
     """Choose the words; `command` is the program as it was started."""
     origin, finding = anomaly.origin, anomaly.finding
@@ -90,20 +102,28 @@ def tell(anomaly: Anomaly, command: str = "") -> Story:
         facts=tuple(_facts(anomaly)),
         chain=tuple(_row(link, site) for link in anomaly.chain) if site else (),
         fixes=finding.fixes,
-        proof=_proof(finding.fixes[0], command) if finding.fixes else "",
-        next=f"`whynan explain {finding.code}`" if finding.code else "",
+        proof=_proof(finding.fixes[0], command, site) if finding.fixes else "",
+        next=_next(finding.code, command),
     )
+
+
+def _next(code: str, command: str) -> str:
+    found = [f"`whynan explain {code}`"] if code else []
+    found += ["`--html report.html` writes a page"] if command else []
+    return "; ".join(found)
 
 
 LOOKS = ("trace", "look_upstream")  # advice where to look, no change to be tried
 
 
-def _proof(fix: Fix, command: str) -> str:
+def _proof(fix: Fix, command: str, site: Site | None) -> str:
     """What is known of a change, or how to find out."""
     if fix.kind in LOOKS:
         return ""
     if fix.verdict != "not_tried" or fix.evidence != Fix(kind="", title="").evidence:
         return fix.evidence
+    if site is not None and short_path(site.file).startswith("In["):
+        return "not tested yet"  # there is no script to try it on
     return f"not tested yet: `{f'whynan fix {command}'.strip()}` tries changes"
 
 
@@ -130,7 +150,7 @@ def _note(anomaly: Anomaly) -> tuple[Site, str] | None:
 
 def _facts(anomaly: Anomaly) -> list[Fact]:
     evidence, finding, origin = anomaly.evidence, anomaly.finding, anomaly.origin
-    later = f"; harm at step {evidence.step}" if evidence.step > origin.step else ""
+    later = f", harm at step {evidence.step}" if evidence.step > origin.step else ""
     where = [f"{origin.phase}, step {origin.step}{later}"]
     if evidence.rank is not None:
         where.insert(0, f"rank {evidence.rank}")
@@ -138,7 +158,7 @@ def _facts(anomaly: Anomaly) -> list[Fact]:
         where.append(f"module {origin.module}")
     came_in = evidence.origin_kind == "entry"
     if evidence.origin_kind != "unseen":
-        where.append("on entry" if came_in else f"{call_of(origin)} ({origin.op})")
+        where.append("as it came in" if came_in else f"{call_of(origin)} ({origin.op})")
     if origin.node and origin.derived:
         where.append(f"in {origin.node.split('::')[-1]}")
     facts = [Fact(label=f"cause: {cause(c.code)}", text=c.evidence) for c in finding.causes]
@@ -164,16 +184,21 @@ def _facts(anomaly: Anomaly) -> list[Fact]:
 
 def told_sample(sample: Sample) -> str:
     """Which sample it was, in words."""
-    known = "" if sample.dataset_index is None else f", item {sample.dataset_index} of the dataset"
+    known = ""
+    if sample.dataset_index is not None and sample.table is not None:
+        known = f", row {sample.dataset_index} of {sample.table}"
+    elif sample.dataset_index is not None:
+        known = f", item {sample.dataset_index} of the dataset"
+    known += f" ({sample.called})" if sample.called else ""
     known += f", in `{sample.column}`" if sample.column else ""
     if sample.size == 1:
         return f"the batch is one sample{known}"
     if sample.inferred:
         which = f"sample {sample.index} of the {sample.size} in the batch{known}"
-        return f"it is {which}: with that one left out the step stays healthy"
+        return f"it is {which}: without it the step stays healthy"
     if sample.bad == 1:
         return f"only sample {sample.index} of the {sample.size} in the batch{known}"
-    return f"{sample.bad} of the {sample.size} samples in the batch, the first is {sample.index}{known}"
+    return f"{sample.bad} of the {sample.size} samples in the batch, the first of them sample {sample.index}{known}"
 
 
 def _row(link: Link, origin: Site | None) -> tuple[str, str, str, str]:

@@ -23,9 +23,42 @@ CAUSES = {
     "missing_eps": "no eps",
     "poisoned_state": "bad earlier",
     "saturation": "saturation",
+    "setting": "a setting",
+    "unbounded": "no bound",
     "underflow": "underflow",
     "wrong_function": "unstable formula",
 }
+
+MECHANISMS = {
+    "all_masked_softmax": "a row that is entirely masked",
+    "compiled_only": "only when compiled",
+    "division_by_zero": "division by zero",
+    "empty_reduction": "mean or spread of too few values",
+    "gradient_singularity": "no finite gradient there",
+    "inf_minus_inf": "infinity minus infinity",
+    "inf_over_inf": "infinity divided by infinity",
+    "invalid_domain": "outside the function's domain",
+    "log_nonpositive": "log of zero or a negative number",
+    "nan_literal": "NaN written by the program",
+    "nonfinite_data": "bad data",
+    "opaque": "origin not known",
+    "overflow": "overflow",
+    "singular_matrix": "singular matrix",
+    "sqrt_negative": "root of a negative number",
+    "uninitialised_memory": "memory never written",
+    "unstable_result": "another result each time",
+    "wrong_kernel": "wrong kernel",
+    "zero_times_inf": "zero times infinity",
+}
+
+
+def mechanism(code: str) -> str:
+    """What an operation did, in words.
+
+    >>> mechanism("log_nonpositive"), mechanism("something_new")
+    ('log of zero or a negative number', 'something new')
+    """
+    return MECHANISMS.get(code, code.replace("_", " "))
 
 
 def cause(code: str) -> str:

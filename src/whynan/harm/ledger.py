@@ -8,8 +8,8 @@ and what was non-finite there. The ledger alone knows whether it matters, now or
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from whynan.model import Sink
@@ -29,6 +29,8 @@ class Sign:
     value: float | None = None
     wrong: bool = False  # finite, but an overflow was absorbed into it
     proof: Any = None  # what the one who saw it needs to explain it
+    places: Any = None  # of a value that was read: where, in the program's frames
+    is_kept: bool = False  # in a number of the program's, which it showed after that step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,7 @@ class Ledger:
     _losses: list[Sign] = field(default_factory=list)
     _spoilt: bool = False  # the last backward pass left non-finite gradients behind
     _reads: dict[Hashable, Sign] = field(default_factory=dict)
+    _read_before: list[Sign] = field(default_factory=list)  # NaN, in earlier steps
     _last_words: dict[Hashable, Sign] = field(default_factory=dict)
     _has_stepped: bool = False
     _asked: bool = False
@@ -146,10 +149,17 @@ class Ledger:
         """Whether a bad value of this place is known already, or enough others."""
         return place in self._reads or len(self._reads) >= MAX_READ
 
-    def text_shown(self, place: Hashable, text: str) -> None:
-        """The program printed this. It shows what it read last, if that can be seen in it."""
-        if self._reads and SHOWS_NONFINITE.search(text):
-            self._last_words[("shown", place)] = next(reversed(self._reads.values()))
+    def text_shown(
+        self, place: Hashable, text: str, keeps: Callable[[Sign], bool] = lambda sign: False
+    ) -> None:
+        """The program printed this. It shows what it read last, if that can be seen in it, or else what
+        it `keeps` of an earlier step, such as the sum of all losses."""
+        shown = None
+        if SHOWS_NONFINITE.search(text):
+            before = (replace(s, is_kept=True) for s in self._read_before if keeps(s))
+            shown = next(reversed(self._reads.values()), None) or next(before, None)
+        if shown is not None:
+            self._last_words[("shown", place)] = shown
         else:
             self._last_words.pop(("shown", place), None)
 
@@ -223,6 +233,8 @@ class Ledger:
 
     def _forget_words(self) -> None:
         """Training goes on: what was said before is not the last word."""
+        bad = [s for s in self._reads.values() if s.value is not None and s.value != s.value]
+        self._read_before = [*self._read_before, *bad][:MAX_READ]
         self._reads.clear()
         self._last_words.clear()
 

@@ -6,6 +6,7 @@ update is made with), `updated nan` (a parameter afterwards), `text nan` (a line
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from whynan.harm.ledger import Ledger, Sign
@@ -51,6 +52,9 @@ ROWS = (
     Row("read nan; text nan; end", "read", "it prints a NaN, and that is its last word"),
     Row("read nan; text nan; text 0.5; end", SILENCE, "the same line prints a finite value afterwards"),
     Row("read nan; text nan; step; updated; end", SILENCE, "training goes on: it was not the last word"),
+    Row("read nan; step; updated; kept nan; end", "read", "it prints a number that keeps what it read: the sum of all losses"),
+    Row("read nan; step; updated; text nan; end", SILENCE, "it prints a NaN that has nothing to do with what it read"),
+    Row("read nan; step; updated; kept nan; kept 0.5; end", SILENCE, "the same line prints a finite value in the next epoch"),
     Row("text nan; end", SILENCE, "a text about NaN, and no value was read"),
     Row("returns nan; end", "output", "the model's last output is NaN"),
     Row("returns nan; returns; end", SILENCE, "the model is called again and gives a finite one"),
@@ -106,6 +110,8 @@ def _tell(ledger: Ledger, word: str, value: str) -> list[Sign]:
             ledger.asked_about(numbers=bool(value))
         case "text":
             ledger.text_shown("print here", f"loss {value}\n")
+        case "kept":
+            ledger.text_shown("print here", f"loss {value}\n", lambda sign: True)
         case "returns":
             ledger.model_returned("model", next(iter(_seen("output", "output", value)), None))
         case "cleaned":
@@ -129,7 +135,8 @@ def _tell(ledger: Ledger, word: str, value: str) -> list[Sign]:
 def _seen(sink: Sink, subject: str, value: str) -> list[Sign]:
     if not value:
         return []
-    return [Sign(sink=sink, subject=subject, wrong=value == "wrong")]
+    number = math.nan if value == "nan" else None
+    return [Sign(sink=sink, subject=subject, value=number, wrong=value == "wrong")]
 
 
 def page() -> str:

@@ -46,6 +46,8 @@ class Sample:
     dataset_index: int | None = None  # when the sampler reveals it
     inferred: bool = False  # not seen in its rows: without it the step stays healthy
     column: str | None = None  # what of the item is bad as the loader gave it
+    called: str | None = None  # the file or the text that the item is, where the dataset has it
+    table: str | None = None  # of a batch that no loader made: what its rows were taken from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +78,7 @@ class Oddity:
     typical: float  # magnitude of the other values, or of the other columns
     row: int | None = None
     column: int | None = None
+    earlier: bool = False  # of all the data that this batch was cut from: an earlier one held it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

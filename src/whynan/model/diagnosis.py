@@ -86,6 +86,9 @@ class Diagnosis:
     reproduced: str = "live"
     history: tuple[HistoryRow, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
+    run: Mapping[str, str] = field(
+        default_factory=dict
+    )  # command, time, host and devices, in words
     notes: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:

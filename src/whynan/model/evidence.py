@@ -65,6 +65,7 @@ class Operand:
     dtype: str | None = None
     value: float | None = None
     slice_stats: TensorStats | None = None  # the part of the tensor that the witness depends on
+    eigenvalues: tuple[float, float] | None = None  # of a symmetric matrix, the lowest and largest
     source: str | None = None  # what it is, when nothing recorded made it: "parameter fc.weight"
     kept_as: str | None = None  # what it was loaded into: "parameter fc.weight"
     file: str | None = None  # that it was loaded from

@@ -8,7 +8,8 @@ from typing import Literal
 # Not finite by any way, or finite in a wider type only: the operands explain it. `kernel`: another
 # implementation of the same precision is finite, and right. `unstable`: finite when run once more.
 # `setting`: the same kernel is finite without a setting that lets it compute less exactly.
-Judgement = Literal["mathematics", "precision", "kernel", "setting", "unstable"]
+# `untried`: nobody was asked, for a reason that is told.
+Judgement = Literal["mathematics", "precision", "kernel", "setting", "unstable", "untried"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,4 +34,5 @@ class Opinions:
     device: str
     bad: int  # values of the kernel's that are not finite
     asked: tuple[Opinion, ...] = ()
+    why: str = ""  # nobody was asked
     processor: str = ""  # for which instructions torch has chosen its kernels, on a CPU

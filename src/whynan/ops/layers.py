@@ -83,13 +83,14 @@ LAYERS = (
     op("glu", backward="glu_backward", reads="unknown", does="batchwise"),
     # Normalisation.
     op("layer_norm", "native_layer_norm layer_norm", backward="native_layer_norm_backward", reads="features",
-       fails="inf_minus_inf", does="batchwise"),
+       fails="inf_minus_inf", does="batchwise normalises"),
     op("rms_norm", "_fused_rms_norm rms_norm", backward="_fused_rms_norm_backward", reads="features",
-       does="batchwise"),
+       does="batchwise normalises"),
     op("group_norm", "native_group_norm group_norm", backward="native_group_norm_backward", reads="sample",
-       reads_back="unknown", does="batchwise"),
+       reads_back="unknown", does="batchwise normalises"),
     op("batch_norm", BATCH_NORM, backward="native_batch_norm_backward cudnn_batch_norm_backward "
-       "miopen_batch_norm_backward batch_norm_backward", reads="channel", reads_back="unknown", others="without cuDNN"),
+       "miopen_batch_norm_backward batch_norm_backward", reads="channel", reads_back="unknown", others="without cuDNN",
+       does="normalises", of="running_var", fails="sqrt_negative"),
     op("weight_norm", "_weight_norm_interface _weight_norm", reads="directions", reads_back="unknown",
        backward="_weight_norm_interface_backward", fails="division_by_zero"),
     op("dropout", "native_dropout dropout _fused_dropout", backward="native_dropout_backward", does="random"),

@@ -56,6 +56,7 @@ Does = Literal[
     "keeps",  # the values of its operand, in another shape, place or type
     "largest",
     "multiplies",  # what it gets, and adds nothing else: a long chain of it rounds to 0
+    "normalises",  # by mean and spread, and an eps: never large, not even where all values are equal
     "overwrites",  # in place, without a look at what was there
     "positive",  # where its operands are
     "picks",  # elements of its operand
@@ -150,6 +151,9 @@ class Op:
     fails: frozenset[str] = frozenset()  # mechanisms by which it makes a non-finite value
     does: frozenset[Does] = frozenset()
     lacks: Mapping[str, str] | None = None  # why there is no rule, lint, fix or NumPy name
+    otherwise: str = (
+        ""  # the same of `x` by other functions: exact also where a compiler's own form is not
+    )
     others: tuple[Other, ...] = ()  # implementations besides the kernel and torch's decomposition
 
     @property

@@ -10,22 +10,25 @@ import torch
 from torch import nn
 
 from whynan.model import Circumstances, Evidence, HistoryRow, Layer, Oddity, Sample
+from whynan.record.item_names import name_of
 from whynan.record.modules import clean
+from whynan.record.oddities import MAX_VALUES, oddity_in
 from whynan.record.reads import value_after
 from whynan.record.rows import samples_of
 from whynan.record.set_by import setting_of
+from whynan.record.table_rows import row_of
+from whynan.record.whole import oddity_before
 from whynan.seam.devices import double
+from whynan.seam.members import behind
 from whynan.seam.reading import readable
+from whynan.seam.stats import first_nonfinite
 
 if TYPE_CHECKING:
     from whynan.record.recorder import Recorder
 
 ROWS = 32  # of the history
 TOO_LARGE = 10.0  # times the usual scale of a weight
-OUTLYING = 1000.0  # robust standard deviations from the median
-UNSCALED = 1e6  # times the magnitude of the other columns
 RISEN = 100.0  # times the lowest loss
-MAX_VALUES = 4_000_000  # larger batches are not searched
 ADAPTIVE = ("betas", "alpha", "lr_decay", "rho", "etas")  # what optimizers are given that scale
 WEIGHTED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
@@ -43,7 +46,7 @@ def look_around(evidence: Evidence, recorder: Recorder) -> Evidence:
                 workers=recorder.batches.workers,
                 loads=bool(recorder.batches.fetches or recorder.batches.iterator() is not None),
                 layers=_layers(recorder),
-                oddity=_oddity(inputs, recorder),
+                oddity=_oddity(inputs, recorder) or oddity_before(recorder, history),
                 input_size=_input_size(inputs),
                 weight_norm=_weight_norm(recorder),
                 moved=_moved(history[-1:], recorder),
@@ -67,12 +70,39 @@ def _history(recorder: Recorder) -> tuple[HistoryRow, ...]:
 
 
 def _sample(evidence: Evidence, recorder: Recorder) -> Sample | None:
+    """With what its dataset calls it, or its place in the table that it was taken from."""
+    found = _guilty(evidence, recorder)
+    if found is None:
+        return None
+    if found.dataset_index is None:
+        return found if recorder.batches.fetches else _in_table(found, evidence, recorder)
+    asked, _ = recorder.batches.behind(None)
+    return replace(found, called=name_of(behind(asked), found.dataset_index))
+
+
+def _in_table(sample: Sample, evidence: Evidence, recorder: Recorder) -> Sample:
+    record = recorder.tracer.records.get(evidence.origin.index)
+    made = value_after(record, 0) if record is not None and record.outs else None
+    bad = None if made is None or made.dim() == 0 else first_nonfinite(made)
+    if record is None or bad is None:
+        return sample
+    locate = recorder.slicer.ancestry.locate
+    row = row_of(record, 0, bad, sample.index, sample.size, locate)
+    if row is None:
+        return sample
+    return replace(sample, dataset_index=row.number, table=f"a table of {row.length:,}")
+
+
+def _guilty(evidence: Evidence, recorder: Recorder) -> Sample | None:
     """From the inputs if they are bad themselves, else from the rows that the origin spoilt."""
     inputs = recorder.batches.inputs
     size = len(inputs[0]) if inputs else len(recorder.batches.indices or ())
     given = _given_bad(evidence, recorder)
     if given is not None:
         return given
+    joined = _joined(evidence, recorder)
+    if joined is not None:
+        return joined
     alone = size == 1 and len(recorder.batches.indices or ()) == 1 and not _has_risen(recorder)
     if (size < 2 and not alone) or recorder.batches.packed:
         return None
@@ -91,9 +121,19 @@ def _sample(evidence: Evidence, recorder: Recorder) -> Sample | None:
         return None
     if not _is_table(inputs, size, recorder) and made.shape[:1] != (size,):
         return None  # a list of numbers each: perhaps the steps of one sequence
-    return _named(
-        samples_of(record, made, size, recorder.slicer.ancestry.locate) or [], size, recorder
-    )
+    locate = recorder.slicer.ancestry.locate
+    return _named(samples_of(record, made, size, locate) or [], size, recorder)
+
+
+def _joined(evidence: Evidence, recorder: Recorder) -> Sample | None:
+    """Of items whose rows were joined: those that the bad rows of the origin belong to."""
+    owners, indices = recorder.batches.owners(), recorder.batches.indices or ()
+    record = recorder.tracer.records.get(evidence.origin.index)
+    made = value_after(record, 0) if record is not None and record.outs else None
+    if owners is None or made is None or made.shape[:1] != owners.shape or len(indices) < 2:
+        return None
+    found = sorted({int(owners[row]) for row in _bad_rows(made)})
+    return _named(found, len(indices), recorder) if found[-1:] < [len(indices)] else None
 
 
 def _has_risen(recorder: Recorder) -> bool:
@@ -227,34 +267,3 @@ def _input_size(inputs: list[torch.Tensor]) -> float | None:
         if t.is_floating_point() and t.dim() > 1 and 4 <= t.numel() <= MAX_VALUES
     ]
     return max(filter(math.isfinite, sizes), default=None)
-
-
-def oddity_in(tensor: torch.Tensor) -> Oddity | None:
-    """One value far outside its column, or one column far larger than the others."""
-    if not tensor.is_floating_point() or not 4 <= tensor.numel() <= MAX_VALUES:
-        return None
-    table = double(tensor)
-    table = table if table.dim() == 2 and len(table) > 3 else table.reshape(-1, 1)
-    if not bool(torch.isfinite(table).all()):
-        return None
-    middle = table.median(dim=0).values
-    away = (table - middle).abs()
-    spread = 1.4826 * away.median(dim=0).values
-    scores = away / spread.clamp(min=1e-6 * float(middle.abs().max()) + 1e-12)
-    row, column = divmod(int(scores.argmax()), table.shape[1])
-    # A column of nearly equal values has no spread to speak of; the value itself must be large.
-    typical = float(table[:, column].abs().median())
-    value = float(table[row, column])
-    if float(scores[row, column]) > OUTLYING and abs(value) > 100 * max(typical, 1e-3):
-        column_of = column if table.shape[1] > 1 else None
-        at = row if table.shape[1] > 1 else row * len(tensor) // len(table)
-        return Oddity(what="outlier", value=value, typical=typical, row=at, column=column_of)
-    sizes = table.abs().median(dim=0).values
-    largest = int(sizes.argmax())
-    if len(sizes) > 1:
-        others = float(torch.cat([sizes[:largest], sizes[largest + 1 :]]).max())
-        if float(sizes[largest]) > UNSCALED * max(others, 1e-3):
-            return Oddity(
-                what="unscaled", value=float(sizes[largest]), typical=others, column=largest
-            )
-    return None

@@ -37,7 +37,9 @@ class Batches:
         self.packed = False  # their rows are times of sequences
         self.indices: list[int] | None = None  # of the dataset, for the last batch of a DataLoader
         self.fetches = 0  # batches of all loaders
+        self._newer = 0  # of them, those that were asked for after the one that is worked on
         self._columns: list[tuple[str, weakref.ref[torch.Tensor]]] = []
+        self._owners: weakref.ref[torch.Tensor] | None = None
         self.workers = 0  # processes that the last batch came from
         self.iterator: Callable[[], Any] = lambda: None  # that gave it, while it lives
         # Of batches that a worker made bad, by their number: the program may tell at its end.
@@ -48,14 +50,15 @@ class Batches:
         self._models: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()  # with parameters
 
     def clear(self) -> None:
+        """What was fetched ahead is only watched, and belongs to steps that are still to come."""
         self.inputs, self.indices = [], None
-        self._recent.clear()
 
     def keep_dataset(self) -> None:
         """The one behind the last batch may be asked again, perhaps when its loop is over."""
         iterator = self.iterator()
         if iterator is not None and len(self._behind) < MAX_BEHIND:
-            self._behind.setdefault(self.fetches, (dataset_of(iterator), self.indices))
+            number = self.fetches - self._newer
+            self._behind.setdefault(number, (dataset_of(iterator), self.indices))
 
     def behind(self, fetch: Fetch | None) -> tuple[Any, list[int] | None]:
         """What can be asked for the items of a batch, and which they are."""
@@ -68,12 +71,16 @@ class Batches:
         if not self.fetches or not size or (self.inputs and len(self.inputs[0]) != size):
             return None
         indices = tuple(self.indices) if self.indices is not None else None
-        return Fetch(number=self.fetches, size=size, indices=indices)
+        return Fetch(number=self.fetches - self._newer, size=size, indices=indices)
 
     def columns(self) -> list[tuple[str, torch.Tensor]]:
         """The tensors of the last batch, as the loader gave it, by what the program calls them."""
         found = [(name, tensor()) for name, tensor in self._columns]
         return [(name, t) for name, t in found if t is not None and can_be_read(t)]
+
+    def owners(self) -> torch.Tensor | None:
+        """Of items that were joined, as graphs are: which one each row of the batch belongs to."""
+        return self._owners() if self._owners is not None else None
 
     def save(self, sample: Sample | None) -> None:
         """Write the batch for the user to look at, if that is asked for."""
@@ -108,22 +115,48 @@ class Batches:
             if window is not None:
                 window.entry.batch = window
 
+    def _note(self, batch: Any) -> None:
+        self._columns = [(name, weakref.ref(t)) for name, t in _named(batch)]
+        owners = _owners_in(batch)
+        self._owners = None if owners is None else weakref.ref(owners)
+
+    def handed_on(self, fetch: Loaded, *, recording: bool) -> None:
+        """A loader that is ahead of what it hands out has handed out one that it was given before."""
+        if fetch.is_early or not isinstance(fetch.index, list):
+            return
+        self._note(fetch.item)
+        self.indices, self._is_ahead, self._newer = _numbers(fetch.index), False, fetch.newer
+        if recording and self.indices is not None:
+            self._mark(_rows_of(fetch.item, len(self.indices)))
+
     def given(self, fetch: Loaded, *, recording: bool) -> None:
         """A loader has handed out a batch."""
         self.fetches += not fetch.is_again
         self.workers = workers_of(fetch.iterator)
         self.iterator = weakref.ref(fetch.iterator)
-        self._columns = [(name, weakref.ref(t)) for name, t in _named(fetch.item)]
-        listed = list(fetch.index) if isinstance(fetch.index, (list, tuple)) else []
-        self.indices = listed if listed and all(type(i) is int for i in listed) else None
-        self._is_ahead = fetch.is_early
+        self._note(fetch.item)
+        self.indices = _numbers(fetch.index)
+        self._is_ahead, self._newer = fetch.is_early, 0
         if recording and self.indices is not None:
-            self._mark(_rows_of(fetch.item, len(listed)))
+            self._mark(_rows_of(fetch.item, len(self.indices)))
         if self._is_ahead:
             made = [t for t in tensors_in(fetch.item) if has_storage(t)]
             watched = [watch_storage(t.untyped_storage()) for t in made]
             self._recent.append((watched, self.indices))
             self.indices = None  # until it is known which one a step is about
+
+
+def _owners_in(batch: Any) -> torch.Tensor | None:
+    """torch_geometric's way to say it, and of those who do as it does."""
+    found = None if isinstance(batch, (torch.Tensor, Mapping)) else getattr(batch, "batch", None)
+    fits = type(found) is torch.Tensor and found.dim() == 1 and found.dtype is torch.int64
+    return found if fits else None
+
+
+def _numbers(index: Any) -> list[int] | None:
+    """What the dataset was asked for, if that is a list of whole numbers."""
+    listed = list(index) if isinstance(index, (list, tuple)) else []
+    return listed if listed and all(type(i) is int for i in listed) else None
 
 
 def _named(batch: Any, name: str = "", depth: int = 3) -> Iterator[tuple[str, torch.Tensor]]:

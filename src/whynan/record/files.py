@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections import deque
 from typing import Any
@@ -33,4 +34,21 @@ class LoadedFiles:
             storage = watched.get(entry.cdata)
             if storage is not None and storage() is not None:
                 return file
+        return mapped_file(entry.storage())
+
+
+def mapped_file(storage: torch.UntypedStorage | None) -> str | None:
+    """The file that this memory is a view of, as the system tells where it can."""
+    if storage is None or storage.device.type != "cpu":
         return None
+    address = storage.data_ptr()
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                span, *_, path = line.rstrip("\n").split(None, 5)
+                first, last = (int(end, 16) for end in span.split("-"))
+                if first <= address < last:
+                    return path if path.startswith("/") and os.path.isfile(path) else None
+    except (OSError, ValueError):
+        return None
+    return None

@@ -17,7 +17,8 @@ def judge(node: Node, *, trains: bool) -> None:
     """Computed, intended or uninitialised, given the verdict on what it came from."""
     record = node.record
     if record is None:
-        node.status, node.origin = "computed", node
+        if not _is_a_mask(node):
+            node.status, node.origin = "computed", node
         return
     if record.info.allocates:
         node.status = "uninitialised"
@@ -26,13 +27,15 @@ def judge(node: Node, *, trains: bool) -> None:
         meant = _is_literal_call(record)
         # `scores[0] = -inf` is a mask; inf may be bad data that is trained with.
         if not meant and (not trains or value_of(node) == -math.inf):
-            meant = is_named(record)
+            meant = is_named(record) or _is_a_mask(node)
         _literal(node, meant=meant)
         return
     computed = [p for p in node.parents if p.status == "computed"]
     if computed:
-        node.status = "computed"
         origins = [p.origin for p in computed if p.origin is not None]
+        if all(_is_brought(o) for o in origins) and _is_put(record) and _is_a_mask(node):
+            return  # and stays one, whatever is added to it
+        node.status = "computed"
         # Where the element is known as well, that says more.
         node.origin = min(origins, key=lambda n: n.rank)
         return
@@ -73,7 +76,30 @@ def only_carried(start: Node, origin: Node) -> bool:
 def _hands_on(record: Record) -> bool:
     """What it gives back stood in one of its operands, or was written by it."""
     row = record.info.row
-    return not row.does.isdisjoint(("copies", "fills")) or row.reads in ("where", "put")
+    return not row.does.isdisjoint(("copies", "fills")) or row.reads in ("where", "put", "join")
+
+
+def _is_put(record: Record) -> bool:
+    return record.info.row.reads in ("put", "where", "join")
+
+
+def _is_brought(origin: Node) -> bool:
+    return origin.record is None or comes_in(origin.record)
+
+
+def _is_a_mask(node: Node) -> bool:
+    """What is added to scores to rule some of them out, from wherever it came: 0 and -inf, and
+    nothing else."""
+    if node.value is not None and node.value != -math.inf:
+        return False
+    tensor = node.ref.tensor()
+    if tensor is None:  # what was noted of it while it was there
+        frozen = node.record.frozen if node.record is not None else None
+        outputs = frozen.outputs if frozen is not None else ()
+        stats = outputs[node.k].stats if node.k < len(outputs) else None
+        return stats is not None and 0 < stats.zeros == stats.count - stats.neginf
+    zero = tensor == 0
+    return bool(zero.any()) and bool((zero | (tensor == -math.inf)).all())
 
 
 def _marks(record: Record) -> bool:

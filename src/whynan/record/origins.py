@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -11,20 +11,19 @@ import torch
 from whynan.model import Operand, OpRecord, Origin
 from whynan.record.ancestry import Node
 from whynan.record.freeze import Freezer, real
-from whynan.record.opinions import opinions_of
+from whynan.record.opinions import opinions_of, untried
 from whynan.record.phase import phase_of
-from whynan.record.reads import Read, value_after
+from whynan.record.reads import Read, value_after, value_before
 from whynan.record.recompute import in_float64
 from whynan.record.records import Record, comes_in, is_torchs_own
 from whynan.record.relations import reads
 from whynan.record.storages import Index
 from whynan.record.upstream import Upstream
-from whynan.seam.stats import dead_columns, first_nonfinite
+from whynan.seam.stats import dead_columns, eigenvalues_of, first_nonfinite
 from whynan.source.meant import LITERAL, mentions_nonfinite
 from whynan.source.positions import written_at
 
-MAX_ASKED = 3  # times that one operation on one line is computed in other ways
-MAX_PLACES = 64
+MOST_S = 10.0  # in which operations are computed in other ways, together
 
 
 class Origins:
@@ -33,7 +32,7 @@ class Origins:
     def __init__(self, freezer: Freezer, upstream: Upstream) -> None:
         self.freezer = freezer
         self.upstream = upstream
-        self._asked: Counter[Any] = Counter()  # by operation and line
+        self._spent_s = 0.0  # on opinions
 
     def origin(self, node: Node, path: list[Record | None]) -> tuple[OpRecord, Origin]:
         """The origin in full, and what sort of origin it is."""
@@ -62,14 +61,16 @@ class Origins:
         """What other implementations make of the same operands; seldom, for it takes time."""
         if frozen.opinions is not None:
             return frozen
-        key = (record.info.name, frozen.site and (frozen.site.file, frozen.site.line))
-        self._asked[key] += 1
-        if self._asked[key] > MAX_ASKED or len(self._asked) > MAX_PLACES:
-            return frozen
+        if self._spent_s > MOST_S:
+            why = f"other operations have taken the {MOST_S:.0f} s that there are for it"
+            return replace(frozen, opinions=untried(record, why))
+        begun_s = time.monotonic()
         try:
             return replace(frozen, opinions=opinions_of(record, node.k, node.index))
         except Exception:  # the origin is known without them
             return frozen
+        finally:
+            self._spent_s += time.monotonic() - begun_s
 
     def full(self, record: Record, k: int, index: Index | None, value: Any = None) -> OpRecord:
         """Everything about one operation, with its operands' histories."""
@@ -92,6 +93,8 @@ class Origins:
         )
 
     def _with_history(self, record: Record, read: Read, operand: Operand) -> Operand:
+        if "singular_matrix" in record.info.row.fails:
+            operand = replace(operand, eigenvalues=eigenvalues_of(value_before(record, read)))
         selects = record.info.base == "where" and is_torchs_own(record)
         if read.ref.dtype is torch.bool and not selects:
             return operand

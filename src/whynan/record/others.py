@@ -12,11 +12,12 @@ from torch import Tensor
 from whynan.ops.op import Op
 from whynan.ops.table import LISTS, kernel
 from whynan.record import written_out
-from whynan.record.recompute import Call, run_again
+from whynan.record.recompute import Call, run_again, written_by
 from whynan.record.records import Record, flat
 from whynan.record.schema import REPEATABLE
 from whynan.record.written_out import Results
 from whynan.seam.kernels import composite_of, decompositions, defaults_of
+from whynan.seam.members import schema_of
 
 EXACTLY = ("product", "sample", "heads")  # what these settings are about
 _cuda: Any = torch.backends.cuda.matmul
@@ -48,8 +49,8 @@ def ways(record: Record, device: torch.device) -> Iterator[Way]:
     elif (composite := composite_of(info.func)) is not None:
         yield Way("its composite kernel", lambda call: _called(composite, call))
     decomposed = decompositions.get(info.func)
-    if decomposed is not None and not info.mutates:
-        yield Way("its decomposition", lambda call: _called(decomposed, call))
+    if decomposed is not None:
+        yield Way("its decomposition", lambda call: _taken_apart(record, decomposed, call))
     if is_torchs and row.numpy and row.reads == "elementwise" and info.base in row.aten:
         yield Way("NumPy", lambda call: _numpy(row.numpy[0], call))
     if is_torchs:
@@ -62,7 +63,7 @@ def ways(record: Record, device: torch.device) -> Iterator[Way]:
 
 def _written_out(record: Record, row: Op) -> Iterator[Way]:
     def by_name(run: Callable[[Any], Results]) -> Callable[[Call], Results]:
-        return lambda call: run(_named(record, call))
+        return lambda call: run(named(record, call))
 
     base = record.info.base
     if "math" in row.others:
@@ -108,13 +109,20 @@ def _exactly(record: Record) -> Iterator[Way]:
         yield Way(how, run, own=True, is_setting=True)
 
 
-def _named(record: Record, call: Call) -> dict[str, Any]:
+def named(record: Record, call: Call) -> dict[str, Any]:
     names = record.info.arg_names[: len(call.args)]
     return defaults_of(record.info.func) | dict(zip(names, call.args, strict=True)) | call.kwargs
 
 
 def _called(function: Callable[..., Any], call: Call) -> Results:
     return list(flat(function(*call.args, **call.kwargs)))
+
+
+def _taken_apart(record: Record, function: Callable[..., Any], call: Call) -> Results:
+    """What it writes to its arguments is left to the kernel itself: a form without it may write nothing."""
+    written = written_by(record, call)
+    found = _called(function, call) or []
+    return [*[None] * len(written), *[t for t in found if all(t is not w for w in written)]]
 
 
 def _same(record: Record, call: Call) -> Results:
@@ -133,11 +141,16 @@ def _one_by_one(record: Record, call: Call) -> Results:
 
     if single is None:
         return None
-    items = [
-        single(*(of(a, i) for a in call.args), **{n: of(a, i) for n, a in call.kwargs.items()})
-        for i in range(count)
-    ]
-    return list(flat(items))
+    declared = schema_of(single.default).arguments
+    places = sum(not argument.kwarg_only for argument in declared)
+    names = [argument.name for argument in declared[places:]]  # which a list has in order
+
+    def done(i: int) -> Any:
+        args = [of(a, i) for a in call.args]
+        kwargs = {n: of(a, i) for n, a in call.kwargs.items()}
+        return single(*args[:places], **dict(zip(names, args[places:], strict=False)) | kwargs)
+
+    return list(flat([done(i) for i in range(count)]))
 
 
 def _numpy(name: str, call: Call) -> Results:

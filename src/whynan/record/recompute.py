@@ -83,9 +83,13 @@ def run_again(record: Record, call: Call) -> list[torch.Tensor] | None:
         out = record.info.func(*call.args, **call.kwargs)
     except Exception:  # many kernels have no float64 form; then there is simply no answer
         return None
-    if record.info.write_args:
-        out = [call.args[i] for i in record.info.write_args if i < len(call.args)]
-    return flat(out)
+    written = written_by(record, call)
+    return written + [t for t in flat(out) if all(t is not known for known in written)]
+
+
+def written_by(record: Record, call: Call) -> list[torch.Tensor]:
+    """Those of its arguments that it writes to: they come first among what it made."""
+    return flat([call.args[i] for i in record.info.write_args if i < len(call.args)])
 
 
 Values = dict[tuple[Any, Any], torch.Tensor]  # by the place among the arguments

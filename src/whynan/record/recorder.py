@@ -37,7 +37,7 @@ from whynan.record.updates import Updates
 from whynan.recording import EAGERLY
 from whynan.seam import recorded
 from whynan.seam.calls import Calls
-from whynan.seam.loading import Fetch
+from whynan.seam.loading import Fetch, Handed
 from whynan.seam.main_thread import in_main_thread
 from whynan.seam.patches import Patches
 from whynan.seam.private import (
@@ -298,7 +298,11 @@ class Recorder:
         local, active = self.tracer.local, self.tracer.active
         if not fetch.is_inner:
             local.data = max(0, local.data - 1)
-        if fetch.has_ended or not isinstance(fetch.iterator, LoaderIterator):
+        if fetch.has_ended:
+            return
+        if isinstance(fetch.iterator, Handed):
+            self.batches.handed_on(fetch, recording=active)
+        if not isinstance(fetch.iterator, LoaderIterator):
             return
         if active:
             self._enters(fetch.item, capture(fetch.frame))

@@ -21,7 +21,10 @@ GUARDS = ("other", "eps", "min", "value", "alpha")
 
 def setting_of(evidence: Evidence) -> Setting | None:
     """The one number that explains the origin and that stands in the user's own text."""
-    if evidence.origin_kind != "operation" or evidence.origin.phase in ("optimizer", "data"):
+    if evidence.origin_kind not in ("operation", "number") or evidence.origin.phase in (
+        "optimizer",
+        "data",
+    ):
         return None
     files = [*_own_files()]
     folders = list(dict.fromkeys([os.getcwd(), *(os.path.dirname(f) for f in files)]))

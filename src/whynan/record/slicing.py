@@ -8,6 +8,7 @@ import torch
 
 from whynan.model import Evidence, Operand, OpRecord
 from whynan.record.ancestry import Ancestry, Node, path_between
+from whynan.record.by_definition import is_by_definition
 from whynan.record.files import LoadedFiles
 from whynan.record.freeze import Freezer, real
 from whynan.record.harm import GRADIENT_OF, Harm
@@ -24,7 +25,7 @@ from whynan.record.upstream import Upstream
 from whynan.seam.hush import hushed
 from whynan.seam.private import has_storage
 from whynan.seam.sites import site_of
-from whynan.seam.stats import first_nonfinite
+from whynan.seam.stats import first_nonfinite, stats_of
 
 FORGOTTEN = (
     f"where it began: this step has so many operations that only the last {MAX_RECORDS // 2:,} "
@@ -74,7 +75,7 @@ class Slicer:
             found = [(s.origin.rank, s, s.origin) for s in starts if s.origin is not None]
             if found:
                 _, start, origin = min(found, key=lambda item: item[0])
-                if not harm.matters and only_carried(start, origin):
+                if not harm.matters and self._is_no_fault(start, origin):
                     return None
                 if origin.record is None and origin.ref.entry.lost:
                     return self._forgotten(harm, start)
@@ -82,6 +83,12 @@ class Slicer:
             # A parameter may hold -inf for good: a class that is ruled out. The loss tells.
             is_kept = harm.sink == "parameter"
             return self._intended(harm, starts[0]) if harm.matters and not is_kept else None
+
+    def _is_no_fault(self, start: Node, origin: Node) -> bool:
+        """Of what is shown: a marker that was read back, or an infinity that is the right answer."""
+        if only_carried(start, origin):
+            return True
+        return is_by_definition(start, origin, self.upstream)
 
     def is_written(self, tensor: torch.Tensor) -> bool:
         """Whether what stands there is a number of the program's own, as far as is recorded."""
@@ -160,7 +167,10 @@ class Slicer:
         if owner is not None:  # it was taken over as it is
             kind, name, tensor = owner
             first = first_nonfinite(tensor.detach(), prefer_nan=False)
-            return replace(value, file=file, kept_as=f"{kind} {name}", first=first)
+            loaded = replace(value, file=file, kept_as=f"{kind} {name}", first=first)
+            if value.stats is not None and value.stats.nonfinite:
+                return loaded
+            return replace(loaded, stats=stats_of(tensor.detach()))  # else those of a file's bytes
         for node in path[1:]:
             if node.record is None or "copies" not in node.record.info.row.does:
                 break

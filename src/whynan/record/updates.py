@@ -13,6 +13,7 @@ from whynan.record.harm import GRADIENT_OF, Harm
 from whynan.seam.optimizers import (
     CALM_LIMIT,
     CALM_STEPS,
+    ROOTED,
     TAME,
     TAME_LIMIT,
     TAME_TYPES,
@@ -30,20 +31,27 @@ from whynan.seam.sites import Frames, capture
 from whynan.seam.stats import norms
 from whynan.seam.training import Step
 
+LOOKED_AT = 5  # first updates that are recorded, whatever their gradients
+
 
 class Updates:
-    """Looks at each step of an optimizer. One that provably cannot overflow is not recorded."""
+    """Looks at each step of an optimizer. In a recording without end, one that provably cannot overflow
+    is spared: unless the kernel is wrong, it has nothing to show."""
 
     def __init__(self, checks: Checks) -> None:
         self.checks = checks
         self.tracer = checks.tracer
         self.last: Callable[[], Optimizer | None] = lambda: None  # that was asked to step
         self.magnitudes: list[float] = []  # of the gradients of this step
+        self.spares = True
         self._tame = False
+        self._spared: weakref.WeakSet[Optimizer] = weakref.WeakSet()  # finite before they were
         self._calm: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()
+        self._loaded: weakref.WeakSet[Optimizer] = weakref.WeakSet()  # and has not stepped since
 
     def state_loaded(self, optimizer: Optimizer) -> None:
         self._calm.pop(optimizer, None)  # what is loaded has not been looked at
+        self._loaded.add(optimizer)
 
     # ---- before the step ------------------------------------------------------------
 
@@ -55,9 +63,19 @@ class Updates:
         self._tame = False
         found = self._gradients(optimizer, frames)
         self.tracer.careful = not self._largest() < TAME_LIMIT
-        if not step.has_closure and not self.tracer.shadowing:
+        spares = self.spares and self.tracer.step >= LOOKED_AT
+        if spares and not step.has_closure and not self.tracer.shadowing:
             self._tame = step.is_calm = self._is_tame(optimizer)
+        if self._tame:
+            self._spared.add(optimizer)
         return found
+
+    def has_missed(self) -> bool:
+        """Whether an update that was spared has made something non-finite after all."""
+        optimizer = self.last()
+        if optimizer is None or optimizer not in self._spared:
+            return False
+        return any(self.checks.is_nonfinite(t) for _, t, _ in state_of(optimizer))
 
     def begin(self, step: Step) -> None:
         """The update follows: its operations are the optimizer's."""
@@ -133,6 +151,11 @@ class Updates:
             self._calm[optimizer] = calm_steps - 1
             return True
         self._calm[optimizer] = 0
+        if optimizer in self._loaded:
+            self._loaded.discard(optimizer)
+            squares = [t for _, t, key in state_of(optimizer) if key in ROOTED]
+            if any(t.numel() and bool((t < 0).any()) for t in squares):
+                return False
         tensors = [t for _, t, _ in state_of(optimizer)]
         if any(t.layout is not torch.strided or t.dtype not in TAME_TYPES for t in tensors):
             return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from whynan.model import Operand, OpRecord
@@ -52,6 +53,22 @@ class Upstream:
                 break
             read, operand = chosen
         return tuple(found)
+
+    def makers_of(self, node: Node) -> Iterator[tuple[Operand, Node]]:
+        """The operands of an operation, each with what made the element that decides."""
+        if node.record is None:
+            return
+        for read, operand in self.freezer.operands(node.record, node.k, node.index):
+            made = self.maker(node.record, read, operand)
+            if made is not None:
+                yield operand, made
+
+    def frozen(self, node: Node) -> OpRecord:
+        """One operation with its operands; of a difference, what made these."""
+        assert node.record is not None
+        operands = self.freezer.operands(node.record, node.k, node.index)
+        inputs = tuple(self._with_maker(node.record, r, o) for r, o in operands)
+        return replace(self.freezer.bare(node.record, node.k, node.index), inputs=inputs)
 
     def maker(self, record: Record, read: Read, operand: Operand) -> Node | None:
         """Who made the element that decides; None where none does."""

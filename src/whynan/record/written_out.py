@@ -161,12 +161,11 @@ def update(base: str, given: Given) -> Results:
         return [*params, *grads, *(t for each in lists for t in each)]
     if base == "_fused_sgd":
         buffers = given["momentum_buffer_list"]
-        if buffers and given["is_first_step"]:
-            return None  # they hold nothing yet
-        used: list[Tensor | None] = list(buffers) if buffers else [None] * len(params)
+        held = buffers and not given["is_first_step"]  # else they hold nothing yet
+        used: list[Tensor | None] = list(buffers) if held else [None] * len(params)
         rest = {n: given[n] for n in ("momentum", "dampening", "nesterov")}
         sgd(params, grads, used, foreach=False, fused=False, **rest, **same)
-        return [*params, *grads, *buffers]
+        return [*params, *grads, *used[: len(buffers)]]
     sums, steps = given["state_sums"], _counted_back(given["state_steps"])
     rest = {n: given[n] for n in ("lr_decay", "eps")}
     adagrad(params, grads, sums, steps, foreach=False, fused=False, **rest, **same)

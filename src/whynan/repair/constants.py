@@ -35,6 +35,14 @@ class Constants:
             return None
         return found.popitem()[1] if len(found) == 1 else None
 
+    def written(self, source: Source, node: Expression) -> Place | None:
+        """As `of`, for a number that is written as a formula of literals: `2**17`."""
+        try:
+            found = {place.node: place for place in self._all(source, node, DEPTH, formula=True)}
+        except Lost:
+            return None
+        return found.popitem()[1] if len(found) == 1 else None
+
     def table(self, source: Source, node: Expression) -> tuple[Source, cst.Dict] | None:
         """The dictionary of settings behind `**OPTIMIZER`."""
         for place in self._values(source, node, DEPTH):
@@ -42,15 +50,17 @@ class Constants:
                 return place.source, place.node
         return None
 
-    def _all(self, source: Source, node: Expression, depth: int) -> Iterator[Place]:
-        if number_of(node) is not None:
+    def _all(
+        self, source: Source, node: Expression, depth: int, *, formula: bool = False
+    ) -> Iterator[Place]:
+        if number_of(node) is not None or (formula and _is_formula(node)):
             yield Place(source, node)
             return
         if depth == 0:
             raise Lost
         for place in self._values(source, node, depth):
             assert isinstance(place.node, Expression)
-            yield from self._all(place.source, place.node, depth - 1)
+            yield from self._all(place.source, place.node, depth - 1, formula=formula)
 
     def _values(self, source: Source, node: Expression, depth: int) -> Iterator[Place]:
         """What is written where the name gets its value."""
@@ -161,6 +171,12 @@ class Constants:
             if file.is_file() and self.project.case.is_own(str(file)):
                 return self.project.source(str(file))
         return None
+
+
+def _is_formula(node: Expression) -> bool:
+    if isinstance(node, cst.BinaryOperation):
+        return _is_formula(node.left) and _is_formula(node.right)
+    return number_of(node) is not None
 
 
 def entries_of(table: cst.Dict, key: str) -> list[cst.DictElement]:

@@ -137,8 +137,9 @@ def _show(diagnosis: Diagnosis, *, told: bool) -> None:
     first = diagnosis.anomalies[0]
     bare = replace(first, finding=replace(first.finding, fixes=()))
     home = short_path(first.origin.site.file) if first.origin.site else None
-    change = remedy.draw(first.finding.fixes, home)
-    lines = change if told else terminal.draw([tell(bare)], diagnosis.notes, change)
+    width = terminal.width_of(voice.columns())
+    change = remedy.draw(first.finding.fixes, home, width)
+    lines = change if told else terminal.draw([tell(bare)], diagnosis.notes, change, width)
     while lines and not lines[-1].plain:
         lines.pop()
     voice.report(terminal.styled(lines, voice.is_on_terminal()))

@@ -8,7 +8,7 @@ import libcst as cst
 
 from whynan.ops.table import spelled
 from whynan.repair.calls import Fn, fn, one_minus
-from whynan.repair.places import Lost, Place, argument_for, parameter_for, reads_of
+from whynan.repair.places import Lost, Place, argument_for, parameter_for, reads_of, target_of
 from whynan.repair.project import Project
 from whynan.repair.renames import Holder, holder
 from whynan.repair.source import Expression, Source
@@ -66,7 +66,9 @@ class Flow:
         if isinstance(above, cst.Return):
             self._returned(source, above)
         elif isinstance(above, cst.Assign) and above.value is node:
-            self._assigned(source, node, above)
+            self._assigned(source, node, above.targets[0].target, alone=len(above.targets) == 1)
+        elif isinstance(above, cst.Element) and (target := target_of(source, above)) is not None:
+            self._assigned(source, node, target)
         elif isinstance(above, cst.Arg) and self._given(source, above):
             pass
         elif self.elementwise and (chosen := _choice(source, node)) is not None:
@@ -93,10 +95,11 @@ class Flow:
             assert isinstance(call.node, cst.Call)
             self.follow(call.source, call.node)
 
-    def _assigned(self, source: Source, node: Expression, assign: cst.Assign) -> None:
-        target = assign.targets[0].target
+    def _assigned(
+        self, source: Source, node: Expression, target: cst.CSTNode, *, alone: bool = True
+    ) -> None:
         try:
-            if len(assign.targets) > 1 or not isinstance(target, cst.Name):
+            if not alone or not isinstance(target, cst.Name):
                 raise Lost
             reads = reads_of(source, target)
         except Lost:

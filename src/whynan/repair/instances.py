@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from whynan.repair.places import Lost, Place, argument_for, parameter_for, reads_of
+from whynan.repair.places import Lost, Place, argument_for, parameter_for, reads_of, target_of
 from whynan.repair.project import ONLY_LOOKS, SAME_MODULE, WRAPPERS, Project
 from whynan.repair.source import Source
 
@@ -61,6 +61,8 @@ class Instances:
             self.calls.append(Place(source, above))
         elif isinstance(above, cst.Assign) and above.value is made and len(above.targets) == 1:
             self._assigned(source, above.targets[0].target)
+        elif isinstance(above, cst.Element) and (target := target_of(source, above)) is not None:
+            self._assigned(source, target)
         elif isinstance(above, cst.Arg):
             self._given(source, made, above)
         elif isinstance(above, cst.Return):

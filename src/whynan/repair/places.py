@@ -53,6 +53,20 @@ def _is_cast(change: Binding) -> bool:
     return isinstance(func, ast.Attribute) and func.attr in CASTS
 
 
+def target_of(source: Source, element: cst.Element) -> cst.BaseExpression | None:
+    """`b` for the second value of `a, b = f(), g()`."""
+    values = source.parent(element)
+    assign = source.parent(values) if isinstance(values, cst.Tuple) else None
+    if not isinstance(values, cst.Tuple) or not isinstance(assign, cst.Assign):
+        return None
+    if assign.value is not values or len(assign.targets) > 1:
+        return None
+    left: cst.BaseExpression = assign.targets[0].target
+    if not isinstance(left, cst.Tuple) or len(left.elements) != len(values.elements):
+        return None
+    return left.elements[values.elements.index(element)].value
+
+
 def class_of(source: Source, node: cst.CSTNode) -> cst.ClassDef | None:
     """The class whose method it is."""
     block = source.parent(node)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from statistics import median
 
-from whynan.model import Anomaly, Diagnosis, number
+from whynan.model import Anomaly, Diagnosis, HistoryRow, number
 from whynan.repair.trial import Ran
 
 # Failures that more digits prevent; elsewhere float64 fails as well, and there is nothing to compare.
@@ -38,7 +38,7 @@ def losses(ran: Ran, before: Diagnosis) -> dict[int, float] | None:
     course = {r.step: r.loss for r in after.history if r.loss is not None}
     if not all(map(math.isfinite, course.values())):
         return None
-    known = [r for r in before.history if r.step < failed_at and r.loss is not None]
+    known = [r for r in before.history if r.step < failed_at and is_finite(r)]
     scale = _scale([r.loss for r in known if r.loss is not None])
     for row in known:
         there = course.get(row.step)
@@ -63,6 +63,10 @@ def away(after: Diagnosis, reference: dict[int, float]) -> str | None:
                 f"where float64 gives {number(there)}"
             )
     return None
+
+
+def is_finite(row: HistoryRow) -> bool:
+    return row.loss is not None and math.isfinite(row.loss)
 
 
 def _scale(known: list[float]) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -11,6 +10,7 @@ from typing import Protocol
 from whynan.model import ADVICE, Diagnosis, Fix
 from whynan.recording import EAGERLY
 from whynan.repair import reference
+from whynan.repair.allowance import Allowance
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.originals import Originals, program_root
 from whynan.repair.patches import unified
@@ -33,6 +33,8 @@ SECOND_TRIES = 4  # candidates for a fault that a first change uncovered
 BOUNDS = (
     "clamp",
     "raise_eps",
+    "default_eps",
+    "positive_",
     "add_eps",
     "eps_inside",
     "finite_",
@@ -42,6 +44,8 @@ BOUNDS = (
     "separate_",
     "divisor_",
 )
+# A choice of the modeller's, as its own eps is: float64 is no reference for it.
+SETTINGS = ("raise_eps", "default_eps", "positive_floor")
 # They make a number bearable that should not be there.
 COVERS = ("clamp_", "np_maximum", "clip_grad", "lower_lr")
 FLOOR = re.compile(r"([\w.]+|\([^()]*\))\.clamp\(min=([\d.e-]+)\)")
@@ -95,7 +99,7 @@ class Search:
     found: Tried | None = None
 
     def __post_init__(self) -> None:
-        self._deadline = time.monotonic() + self.budget_s
+        self._allowance = Allowance(self.budget_s)
         self._root = program_root(self.program)
         self._answered = ""
         self._reference: tuple[dict[int, float] | None] | None = None
@@ -160,7 +164,7 @@ class Search:
         """Try them in order until one is verified; what uncovered another failure comes back."""
         uncovered = []
         for candidate in candidates:
-            left = self._deadline - time.monotonic()
+            left = self._allowance.left
             if self.found is not None:
                 self._leave(candidate, "an earlier change was verified")
             elif self._answered and candidate.tier is Tier.TRAINING:
@@ -200,7 +204,7 @@ class Search:
             rank=self.before.anomalies[0].evidence.rank,
             mode="guard" if first.finding.mechanism == "compiled_only" else "trace",
         )
-        ran = self.run(trial, limit_s=left_s)
+        ran = self._run(trial, left_s)
         verdict = judge(
             ran,
             self.before,
@@ -211,7 +215,8 @@ class Search:
         if (
             verdict.verdict == "verified"
             and candidate.tier is Tier.GUARD
-            and candidate.kind != "raise_eps"
+            and not {*candidate.kind.split("+")} & {*SETTINGS}
+            and not candidate.kind.startswith("drop_")  # other data have other losses
         ):
             verdict = self._compared(verdict, ran)
         tried = Tried(candidate=candidate, verdict=verdict, seconds=ran.seconds)
@@ -222,6 +227,11 @@ class Search:
             self._answered = candidate.kind  # done from outside
         self.tell(candidate, verdict)
         return tried
+
+    def _run(self, trial: Trial, left_s: float) -> Ran:
+        ran = self.run(trial, limit_s=left_s)
+        self._allowance.spend(ran)
+        return ran
 
     def _compared(self, verdict: Verdict, ran: Ran) -> Verdict:
         """Against the same program in float64, where that does not fail."""
@@ -234,7 +244,7 @@ class Search:
 
     def _truth(self) -> dict[int, float] | None:
         """One more run, for the first guard that is finite."""
-        left = self._deadline - time.monotonic()
+        left = self._allowance.left
         if self._reference is None and reference.is_wanted(self.before.anomalies[0]):
             failed_at = self.before.anomalies[0].evidence.step
             trial = Trial(
@@ -243,7 +253,7 @@ class Search:
                 finite_from=failed_at,
                 intervention="reference",
             )
-            self._reference = (reference.losses(self.run(trial, limit_s=left), self.before),)
+            self._reference = (reference.losses(self._run(trial, left), self.before),)
         return self._reference[0] if self._reference is not None else None
 
     def _leave(self, candidate: Candidate, why: str) -> None:

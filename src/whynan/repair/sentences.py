@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import math
+import os
+
 from whynan.model import number
 from whynan.ops.table import that
 from whynan.repair.case import Case
 from whynan.repair.rewrites.kernels import underflowed_kernel
 from whynan.repair.rewrites.masks import MASKED, draws
+from whynan.repair.rewrites.matrices import is_indefinite
 
 PRODUCTS = that("multiplies")
+PARTS = that("picks") | that("splits") | {"slice"}
+SUMS_IN_LOG_SPACE = ("logsumexp", "logcumsumexp", "logaddexp")
 LONG = 3  # factors
+LARGEST = {"float16": 11.1, "float64": 709.8}  # exponents
 
 
 def said(case: Case) -> str | None:
     """One or two sentences, or None."""
-    for attempt in (_nothing_to_draw, _underflowing_product, _underflowed_kernel, _odd_data):
+    for attempt in ATTEMPTS:
         text = attempt(case)
         if text is not None:
             return text
@@ -66,6 +73,117 @@ def _underflowed_kernel(case: Case) -> str | None:
     )
 
 
+def _indefinite(case: Case) -> str | None:
+    """No covariance at all: a matrix of distances, correlations that contradict each other."""
+    if case.mechanism != "singular_matrix" or not is_indefinite(case):
+        return None
+    low, high = next(o.eigenvalues for o in case.origin.inputs if o.eigenvalues is not None)
+    return (
+        f"the smallest eigenvalue of the matrix is {number(low)}, the largest {number(high)}: that is no "
+        "rounding error, and no small multiple of the identity mends it. It is no covariance or "
+        "kernel matrix as it is built now: look at its formula (distances need a kernel, such as "
+        "exp(-d)) or at its numbers"
+    )
+
+
+def _empty(case: Case) -> str | None:
+    """A mean over nothing that is shown: no number stands for it."""
+    sizes = [o.stats.count for o in case.origin.inputs if o.stats is not None]
+    reduces = case.origin.value is not None and math.isnan(case.origin.value)
+    if case.anomaly.evidence.sink not in ("observed", "output") or not reduces:
+        return None
+    if not sizes or any(sizes):
+        return None
+    return (
+        "there is nothing to average: 0 values were left when it was computed, and no number is right "
+        "for the mean of nothing. Look at what chose them: a filter or split that lets nothing "
+        "through, a loader that gives no batch (`drop_last=True` with fewer samples than a batch)"
+    )
+
+
+def _dead_columns(case: Case) -> str | None:
+    """NaN in every row: leaving rows out would leave none."""
+    if case.mechanism not in ("nonfinite_data", "nan_literal"):
+        return None
+    for op in (case.origin, *case.anomaly.evidence.path):
+        for part in (*op.inputs, *op.outputs):
+            shape = part.stats.shape if part.stats is not None else ()
+            columns = part.columns
+            if not columns and part.stats is not None and part.index is not None:
+                full = len(shape) == 2 and 1 < shape[0] == part.stats.nan
+                columns = part.index[1:2] if full and op.name in PARTS else ()
+            if columns and len(shape) == 2:
+                return _said_of_columns(columns, shape[0])
+    return None
+
+
+def _said_of_columns(columns: tuple[int, ...], rows: int) -> str:
+    one = len(columns) == 1
+    which = ", ".join(map(str, columns))
+    return (
+        f"column{'' if one else 's'} {which} hold{'s' if one else ''} no number in any of {rows} rows: "
+        f"leaving out rows with NaN would leave none. Leave the column{'' if one else 's'} out, or find "
+        "out why nothing was read or computed there"
+    )
+
+
+def _poisoned(case: Case) -> str | None:
+    if not any(c.code == "poisoned_state" for c in case.anomaly.finding.causes):
+        return None
+    operand = case.origin.inputs[0] if case.origin.inputs else None
+    bad = f"{operand.stats.nonfinite} of its values" if operand and operand.stats else "values"
+    where = (operand.kept_as or operand.source) if operand is not None else None
+    what = f"{where} was" if where else "the weights were"
+    return (
+        f"{what} spoilt before this run began ({bad} are not finite): the run that saved it had failed "
+        "already. Take an earlier checkpoint or train anew; `whynan check FILE` names its bad tensors"
+    )
+
+
+def _number_never_set(case: Case) -> str | None:
+    """`nan` in a table of settings: to be chosen by somebody who knows."""
+    given = [x for x in case.origin.scalars.values() if isinstance(x, float)]
+    if case.mechanism not in ("nonfinite_data", "nan_literal") or not any(map(math.isnan, given)):
+        return None
+    setting = case.anomaly.evidence.around.setting
+    where = f" (`{setting.name}` in {os.path.basename(setting.file)}, line {setting.line})" if setting else ""  # fmt: skip
+    return (
+        f"the number itself is NaN{where}: a setting that was never set, or one that was computed from "
+        "nothing. Only its owner knows what it should be"
+    )
+
+
+def _impossible(case: Case) -> str | None:
+    """A forbidden transition or symbol, written as the logarithm of a 0 on purpose."""
+    operand = case.culprit
+    if case.mechanism != "log_nonpositive" or operand is None or operand.value != 0:
+        return None
+    summed = [op for op in case.anomaly.evidence.path if op.name in SUMS_IN_LOG_SPACE]
+    if case.origin.phase != "init" or not summed or operand.stats is None:
+        return None
+    what = operand.name or operand.source
+    named = f"`{what}`" if what else "the table"
+    return (
+        f"{named} says that this is impossible ({operand.stats.zeros} of {operand.stats.count} "
+        f"entries are 0), and step {case.anomaly.evidence.step} asks for it all the same: under this "
+        "model the probability of what was observed is 0. Mend the table or that sample, or smooth "
+        "the table; which, only the modeller can say"
+    )
+
+
+def _exponential_of_a_sum(case: Case) -> str | None:
+    """A perplexity of a whole text instead of a token."""
+    value = case.culprit.value if case.culprit is not None else None
+    shown = case.anomaly.evidence.sink in ("observed", "output")
+    if case.mechanism != "overflow" or case.origin.name != "exp" or not shown or value is None:
+        return None
+    return (
+        f"{number(value)} is too large for an exponential ({case.dtype} ends at exp({LARGEST.get(case.dtype, 88.7)})). "
+        "If it is a sum of losses, divide it by the number of its terms first: a perplexity is the "
+        "exponential of the mean loss"
+    )
+
+
 def _odd_data(case: Case) -> str | None:
     odd = case.anomaly.evidence.around.oddity
     if odd is None or not any(c.code == "bad_data" for c in case.anomaly.finding.causes):
@@ -76,3 +194,18 @@ def _odd_data(case: Case) -> str | None:
         f"the data holds {number(odd.value)}{where} where {number(odd.typical)} is typical: "
         "only its owner knows whether that is a measurement, a unit or a mark of a missing value"
     )
+
+
+ATTEMPTS = (
+    _nothing_to_draw,
+    _indefinite,
+    _empty,
+    _poisoned,
+    _dead_columns,
+    _number_never_set,
+    _impossible,
+    _exponential_of_a_sum,
+    _underflowing_product,
+    _underflowed_kernel,
+    _odd_data,
+)

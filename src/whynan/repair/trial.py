@@ -55,6 +55,7 @@ class Ran:
     diagnosis: Diagnosis | None  # None: it ended before anything could be written
     code: int
     seconds: float
+    cpu_s: float | None = None  # that it worked; None: not known
     timed_out: bool = False
     errors: str = ""
     applied: int | None = None  # how often an intervention had something to change
@@ -68,7 +69,7 @@ class Ran:
 
 def run(trial: Trial, *, limit_s: float | None = None, quiet: bool = True) -> Ran:
     """Run it to its end or for `limit_s` seconds; `quiet` swallows what the program prints."""
-    started = time.monotonic()
+    started, worked = time.monotonic(), children_s()
     with tempfile.TemporaryDirectory(prefix="whynan-") as folder, minded(folder) as mind:
         result, applied = Path(folder) / "recording.json", Path(folder) / "applied"
         description = Path(folder) / "trial.json"
@@ -102,9 +103,20 @@ def run(trial: Trial, *, limit_s: float | None = None, quiet: bool = True) -> Ra
         applied=times,
         code=process.returncode,
         seconds=time.monotonic() - started,
+        cpu_s=None if worked is None else (children_s() or worked) - worked,
         timed_out=timed_out,
         errors=text,
     )
+
+
+def children_s() -> float | None:
+    """Processor time of all processes that were started and have ended; not told on Windows."""
+    if sys.platform == "win32":
+        return None
+    import resource
+
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _describe(

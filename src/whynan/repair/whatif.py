@@ -13,6 +13,7 @@ from typing import Literal
 
 from whynan import voice
 from whynan.errors import UsageError
+from whynan.explain.vocabulary import mechanism
 from whynan.files import write_atomically
 from whynan.model import Diagnosis, number
 from whynan.repair.search import Runner
@@ -54,13 +55,19 @@ class Row:
     steps: int = 0
     final_loss: float | None = None
     note: str = ""
+    mechanism: str = ""  # of its first harm
 
     def cells(self) -> tuple[str, str, str, str]:
         """As the table shows it: title, steps, final loss, what happened."""
         steps = str(self.steps) if self.outcome in ("survives", "diverges", "dies") else ""
         loss = number(self.final_loss) if self.final_loss is not None else ""
-        what = self.outcome if not self.note else f"{self.outcome}: {self.note}"
-        return self.title, steps, loss, what
+        what = "fails" if self.outcome == "dies" else self.outcome
+        note = (
+            self.note.replace(self.mechanism, mechanism(self.mechanism))
+            if self.mechanism
+            else self.note
+        )
+        return self.title, steps, loss, f"{what}: {note}" if note else what
 
 
 def row_of(name: str, title: str, ran: Ran) -> Row:
@@ -79,9 +86,15 @@ def row_of(name: str, title: str, ran: Ran) -> Row:
     if after.anomalies:
         origin = after.anomalies[0].origin
         line = f"line {origin.site.line}: " if origin.site else ""
-        note = f"{line}{after.anomalies[0].finding.mechanism}"
+        what = after.anomalies[0].finding.mechanism
         return Row(
-            name=name, title=title, outcome="dies", steps=after.steps, final_loss=final, note=note
+            name=name,
+            title=title,
+            outcome="dies",
+            steps=after.steps,
+            final_loss=final,
+            note=f"{line}{what}",
+            mechanism=what,
         )
     if after.outcome == "crashed":
         return Row(
@@ -128,7 +141,7 @@ def _of_the_rows(rows: Sequence[Row]) -> list[str]:
     if not alive:
         same = all(r.steps == base.steps for r in tried.values())
         where = "at the same step " if same else ""
-        return [f"it dies {where}whatever is changed: look at the formula, or at the data"]
+        return [f"it fails {where}whatever is changed: look at the formula, or at the data"]
     rates = alive & {"lr_tenth", "lr_hundredth", "clip"}
     found = [*_of_the_type(rows, alive, rates)]
     if "default_init" in alive:
@@ -204,9 +217,11 @@ class WhatIf:
     def go(self) -> WhatIf:
         deadline = time.monotonic() + self.budget_s
         try:
+            voice.now("running it as it is ...")
             base = self.run(Trial(program=self.program), limit_s=self.budget_s)
             if base.diagnosis is None and base.code == UsageError.exit_code:
                 raise UsageError(base.last_error.removeprefix("whynan: "))  # torch was not watched
+            voice.now("")
             say(HEAD)
             self.baseline = base.diagnosis
             self._add(row_of("baseline", "as it is", base))
@@ -224,14 +239,17 @@ class WhatIf:
                     intervention=name,
                     rank=_rank(base.diagnosis),
                 )
+                voice.now(f"trying: {title} ...")
                 self._add(row_of(name, title, self.run(trial, limit_s=left)))
         except KeyboardInterrupt:
             self.interrupted = True
+            voice.now("")
             say("interrupted; the rows above stand")
         return self
 
     def _add(self, row: Row) -> None:
         self.rows.append(row)
+        voice.now("")
         _, steps, loss, what = row.cells()
         first, *more = textwrap.wrap(what, 80 - 50, break_on_hyphens=False) or [""]
         say(f"{row.title:<28}{steps:>7}{loss:>13}  {first}")

@@ -11,6 +11,7 @@ from whynan.report.scales import decades
 
 WIDTH, EDGE = 160, 16
 BARS_WIDTH, BARS_HEIGHT = 420, 120
+BARS_LEFT, BARS_BOTTOM = 46, 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,7 @@ class Bars:
 
     bars: tuple[tuple[float, float, float, str], ...]  # x, y, width, words
     ticks: tuple[tuple[float, str], ...]
+    counts: tuple[tuple[float, str], ...]  # the axis of heights
     limits: tuple[tuple[float, str], ...]
     words: str
 
@@ -61,17 +63,20 @@ def bars_of(stats: TensorStats | None) -> Bars | None:
     counts = stats.exponents
     low, high = min(counts), max(counts)
     low, high = low - 1, max(high + 1, low + 8)
-    width = (BARS_WIDTH - 20) / (high - low + 1)
+    width = (BARS_WIDTH - 10 - BARS_LEFT) / (high - low + 1)
     most = max(counts.values())
 
     def x(exponent: float) -> float:
-        return round(10 + (exponent - low) * width, 1)
+        return round(BARS_LEFT + (exponent - low) * width, 1)
+
+    def y(n: int) -> float:
+        # A single value among millions must still be seen: heights are logarithmic.
+        height = (BARS_HEIGHT - BARS_BOTTOM - 14) * math.log1p(n) / math.log1p(most)
+        return round(BARS_HEIGHT - BARS_BOTTOM - height, 1)
 
     def bar(exponent: int, n: int) -> tuple[float, float, float, str]:
-        # A single value among millions must still be seen: heights are logarithmic.
-        height = 4 + (BARS_HEIGHT - 34) * math.log1p(n) / math.log1p(most)
         words = f"{n:,} between {number(2.0**exponent)} and {number(2.0 ** (exponent + 1))}"
-        return x(exponent), round(BARS_HEIGHT - 20 - height, 1), round(width * 0.9, 1), words
+        return x(exponent), y(n), round(width * 0.9, 1), words
 
     per_decade = math.log2(10)
     first, last = math.ceil(low / per_decade), math.floor((high + 1) / per_decade)
@@ -82,9 +87,28 @@ def bars_of(stats: TensorStats | None) -> Bars | None:
         bars=tuple(bar(exponent, n) for exponent, n in sorted(counts.items())),
         ticks=tuple(
             # Its middle stands below its place, unless the edge would cut it.
-            (max(x(d * per_decade), 4.0 * len(f"1e{d}")), f"1e{d}" if d else "1")
+            (max(x(d * per_decade), BARS_LEFT + 4.0 * len(f"1e{d}")), f"1e{d}" if d else "1")
             for d in shown
         ),
+        counts=tuple((y(n), _short(n)) for n in _counts(most)),
         limits=tuple((x(place), word) for place, word in limits if low <= place <= high + 1),
         words=f"magnitudes from {number(2.0 ** min(counts))} to {number(2.0 ** (max(counts) + 1))}",
     )
+
+
+def _counts(most: int) -> list[int]:
+    """Round numbers up to the highest bar, no two of them close together.
+
+    >>> _counts(3), _counts(40), _counts(5_000_000)
+    ([1, 3], [1, 10, 40], [1, 100, 10000, 1000000, 5000000])
+    """
+    powers = len(str(most))
+    round_numbers = [10**power for power in range(0, powers, max(1, math.ceil(powers / 4)))]
+    return round_numbers if most < 3 * round_numbers[-1] else [*round_numbers, most]
+
+
+def _short(n: int) -> str:
+    """`1,000`, `100k`, `5M`."""
+    if n >= 1_000_000:
+        return f"{n / 1_000_000:.3g}M"
+    return f"{n / 1_000:.3g}k" if n >= 10_000 else f"{n:,}"

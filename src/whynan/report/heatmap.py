@@ -8,6 +8,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 
 from whynan.model import HistoryRow, number
@@ -32,7 +33,7 @@ class HeatMap:
     title: str
     layers: tuple[str, ...]
     left_out: int
-    steps: tuple[int, ...]  # at which each column begins
+    steps: tuple[int, ...]  # at which each column was measured
     last: int
     image: str  # data URI
     low: str
@@ -48,7 +49,7 @@ def heatmaps_of(
     history: Sequence[HistoryRow], dtype: str = "float32", failing: int | None = None
 ) -> list[HeatMap]:
     """Of gradients and of weights; none when no row holds layers."""
-    rows = [row for row in history if row.layers]
+    rows = sorted((row for row in history if row.layers), key=lambda row: row.step)
     if not rows:
         return []
     names = list(dict.fromkeys(name for row in rows for name in row.layers or {}))
@@ -71,12 +72,11 @@ def _map(
 ) -> HeatMap:
     began = where_it_began(names, steps, cells)
     chosen = _most_moved(cells)
-    kept_steps, kept = _columns(steps, [cells[i] for i in chosen])
+    kept_steps, kept, width = _columns(steps, [cells[i] for i in chosen])
     sizes = [v for row in kept for v in row if v is not None and math.isfinite(v) and v > 0]
     low, high = (min(sizes), max(sizes)) if sizes else (1.0, 1.0)
     limit = decades(dtype)[1]
-    inside = failing is not None and kept_steps[0] <= failing <= kept_steps[-1] + 1
-    column = sum(step < failing for step in kept_steps) if inside and failing is not None else 0
+    share = None if failing is None else (failing - steps[0]) / (width * len(kept_steps))
     return HeatMap(
         title=title,
         layers=tuple(names[i] for i in chosen),
@@ -94,7 +94,7 @@ def _map(
             for i in chosen
             if (found := _in_numbers(steps, cells[i])) is not None
         ),
-        fail_percent=round(100 * column / len(kept_steps), 2) if inside else None,
+        fail_percent=round(100 * share, 2) if share is not None and 0 <= share <= 1 else None,
     )
 
 
@@ -169,15 +169,25 @@ def _spread(row: Sequence[float | None]) -> float:
     return math.log(max(sizes) / min(sizes)) if sizes else 0.0
 
 
-def _columns(steps: list[int], cells: Cells) -> tuple[list[int], Cells]:
-    """Few enough to draw; each shows the worst of the steps it stands for."""
-    size = math.ceil(len(steps) / MOST_COLUMNS)
-    if size == 1:
-        return steps, cells
-    starts = range(0, len(steps), size)
-    return [steps[s] for s in starts], [
-        [_worst(row[s : s + size]) for s in starts] for row in cells
-    ]
+def _columns(steps: list[int], cells: Cells) -> tuple[list[int], Cells, float]:
+    """As wide as the steps are apart, and few enough to draw: each shows the worst of the steps it stands
+    for, and where none was measured what was measured last. The last number: steps in a column."""
+    apart = {b - a for a, b in pairwise(steps)}
+    if len(apart) <= 1 and len(steps) <= MOST_COLUMNS:
+        return steps, cells, float(min(apart, default=1) or 1)
+    span = steps[-1] - steps[0] + 1
+    n = min(MOST_COLUMNS, span)
+    inside: list[list[int]] = [[] for _ in range(n)]
+    for place, step in enumerate(steps):
+        inside[(step - steps[0]) * n // span].append(place)
+    last: list[list[int]] = []
+    for places in inside:
+        last.append(places or last[-1])  # the first is never empty
+    return (
+        [steps[places[0]] for places in last],
+        [[_worst([row[i] for i in places]) for places in last] for row in cells],
+        span / n,
+    )
 
 
 def _worst(values: Sequence[float | None]) -> float | None:

@@ -19,12 +19,12 @@ from markupsafe import Markup, escape
 from whynan.explain.layout import Branch, tree_of
 from whynan.explain.listing import Listing, listings_of
 from whynan.explain.stages import Stage, stages_of
-from whynan.explain.story import Story, no_harm, tell
+from whynan.explain.story import Story, no_harm, tell, typed
+from whynan.explain.vocabulary import mechanism
 from whynan.files import write_atomically
 from whynan.model import (
     Anomaly,
     Diagnosis,
-    HistoryRow,
     Operand,
     Site,
     TensorStats,
@@ -103,7 +103,7 @@ def _render(template: str, diagnosis: Diagnosis, **more: Any) -> str:
     dtype = first.origin.dtype if first else "float32"
     return page.render(
         diagnosis=diagnosis,
-        faults=[_fault(a, diagnosis.history) for a in diagnosis.anomalies],
+        faults=[_fault(a, diagnosis) for a in diagnosis.anomalies],
         charts=charts_of(diagnosis.history, failing),
         heatmaps=heatmaps_of(diagnosis.history, dtype, failing),
         failing=failing,
@@ -114,14 +114,14 @@ def _render(template: str, diagnosis: Diagnosis, **more: Any) -> str:
     )
 
 
-def _fault(anomaly: Anomaly, history: tuple[HistoryRow, ...]) -> Fault:
+def _fault(anomaly: Anomaly, diagnosis: Diagnosis) -> Fault:
     stages = stages_of(anomaly)
     return Fault(
         anomaly=anomaly,
-        story=tell(anomaly),
+        story=tell(anomaly, typed(diagnosis)),
         runs=tuple((aside, tuple(run)) for aside, run in groupby(stages, lambda s: s.aside)),
         listings=tuple(listings_of(stages, anomaly.evidence.quotes)),
-        tree=tree_of(stages, history),
+        tree=tree_of(stages, diagnosis.history),
         operands=(*anomaly.origin.inputs, *anomaly.origin.outputs),
     )
 
@@ -129,11 +129,14 @@ def _fault(anomaly: Anomaly, history: tuple[HistoryRow, ...]) -> Fault:
 def _facts(diagnosis: Diagnosis) -> Mapping[str, str]:
     facts = {
         "script": diagnosis.script,
+        **diagnosis.run,
         "outcome": diagnosis.outcome,
         "steps": f"{diagnosis.steps:,}",
         "mode": diagnosis.mode,
         "reproduced": diagnosis.reproduced,
     }
+    if "command" in diagnosis.run:
+        del facts["script"]
     return {name: text for name, text in {**facts, **diagnosis.versions}.items() if text}
 
 
@@ -143,6 +146,23 @@ def _anchor(uid: str, k: int, listings: tuple[Listing, ...], site: Site | None) 
         if site and site.file == listing.file and site.line in {n.number for n in listing.lines}:
             return f"{uid}-{k}-{at}-L{site.line}"
     return None
+
+
+def _rows_of(patch: str) -> list[tuple[str, str]]:
+    """A diff's lines by kind; the file is named where there are several, and empty lines around a change
+    are left out: the button copies all of it."""
+    lines = patch.splitlines()
+    several = sum(line.startswith("+++ ") for line in lines) > 1
+    rows: list[tuple[str, str]] = []
+    for line in lines:
+        if line.startswith("+++ "):
+            rows += [("hunk", line.removeprefix("+++ b/"))] if several else []
+        elif not line.startswith(("--- ", "@@")):
+            rows.append(({"+": "add", "-": "del"}.get(line[:1], ""), line))
+        elif line.startswith("@@") and rows and rows[-1][0] != "hunk":
+            rows.append(("hunk", "⋯"))
+    kept = [i for i, (kind, line) in enumerate(rows) if kind or line.strip()]
+    return rows[kept[0] : kept[-1] + 1] if kept else []
 
 
 def _index(index: tuple[int, ...] | None) -> str:
@@ -186,6 +206,8 @@ def _environment() -> jinja2.Environment:
         bars_of=gauge.bars_of,
         shown_path=short_path,
         anchor=_anchor,
+        mechanism=mechanism,
+        rows_of=_rows_of,
         index=_index,
     )
     return environment

@@ -1,17 +1,16 @@
-"""Lint findings for programs: JSON, SARIF 2.1.0 and GitHub annotations."""
+"""Lint findings for programs: JSON, and the formats of services."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
-from urllib.parse import quote
 
-from whynan.lint.finding import Finding
+from whynan.lint.finding import Finding, Severity
 from whynan.lint.table import Pattern
+from whynan.report.services import Level, Remark, artifact, region
 from whynan.version import __version__
 
-LEVELS = {"error": "error", "warning": "warning", "info": "note"}
-COMMANDS = {"error": "error", "warning": "warning", "info": "notice"}
+LEVELS: dict[Severity, Level] = {"error": "error", "warning": "warning", "info": "note"}
 
 
 def to_json(findings: list[Finding], files: int, unread: dict[str, str]) -> str:
@@ -54,32 +53,21 @@ def _entry(finding: Finding) -> dict[str, Any]:
     }
 
 
-def to_sarif(findings: list[Finding], patterns: list[Pattern]) -> str:
-    """One run with every pattern described, for code-scanning services."""
-    index = {p.slug: n for n, p in enumerate(patterns)}
-    run = {
-        "tool": {
-            "driver": {
-                "name": "whynan",
-                "semanticVersion": __version__,
-                "rules": [_descriptor(p) for p in patterns],
-            }
-        },
-        "columnKind": "unicodeCodePoints",
-        "results": [_result(f, index) for f in findings],
-    }
-    return json.dumps(
-        {
-            "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
-            "version": "2.1.0",
-            "runs": [run],
-        },
-        indent=2,
-        ensure_ascii=False,
+def remark_of(finding: Finding) -> Remark:
+    """For GitHub, SARIF and JUnit."""
+    return Remark(
+        path=finding.path,
+        rule=f"{finding.code}/{finding.slug}",
+        level=LEVELS[finding.severity],
+        text=f"{finding.message}. Instead: {finding.help}",
+        start=(finding.line, finding.column),
+        end=(finding.end_line, finding.end_column),
+        fixes=tuple(_fixes(finding)),
     )
 
 
-def _descriptor(pattern: Pattern) -> dict[str, Any]:
+def descriptor(pattern: Pattern) -> dict[str, Any]:
+    """A pattern in SARIF's terms."""
     return {
         "id": f"{pattern.code}/{pattern.slug}",
         "name": pattern.slug,
@@ -89,70 +77,13 @@ def _descriptor(pattern: Pattern) -> dict[str, Any]:
     }
 
 
-def _result(finding: Finding, index: dict[str, int]) -> dict[str, Any]:
-    where = {"uri": quote(finding.path.replace("\\", "/"))}
-    result: dict[str, Any] = {
-        "ruleId": f"{finding.code}/{finding.slug}",
-        "level": LEVELS[finding.severity],
-        "message": {"text": f"{finding.message}. Instead: {finding.help}"},
-        "locations": [
-            {
-                "physicalLocation": {
-                    "artifactLocation": where,
-                    "region": _region(
-                        (finding.line, finding.column), (finding.end_line, finding.end_column)
-                    ),
-                }
-            }
-        ],
-    }
-    if finding.slug in index:
-        result["ruleIndex"] = index[finding.slug]
+def _fixes(finding: Finding) -> list[dict[str, Any]]:
     new = finding.replacement
-    if new is not None and not new.needs and finding.cell is None:
-        result["fixes"] = [
-            {
-                "description": {"text": finding.help},
-                "artifactChanges": [
-                    {
-                        "artifactLocation": where,
-                        "replacements": [
-                            {
-                                "deletedRegion": _region(new.start, new.end),
-                                "insertedContent": {"text": new.text},
-                            }
-                        ],
-                    }
-                ],
-            }
-        ]
-    return result
-
-
-def _region(start: tuple[int, int], end: tuple[int, int]) -> dict[str, int]:
-    return {
-        "startLine": start[0],
-        "startColumn": start[1] + 1,
-        "endLine": end[0],
-        "endColumn": end[1] + 1,
+    if new is None or new.needs or finding.cell is not None:
+        return []
+    change = {
+        "deletedRegion": region(new.start, new.end),
+        "insertedContent": {"text": new.text},
     }
-
-
-def to_github(finding: Finding) -> str:
-    """One workflow command; it becomes an annotation at the line."""
-    fields = {
-        "file": finding.path,
-        "line": finding.line,
-        "col": finding.column + 1,
-        "endLine": finding.end_line,
-        "endColumn": finding.end_column + 1,
-        "title": f"{finding.code} {finding.slug}",
-    }
-    shown = ",".join(f"{k}={_escape(str(v), ',:')}" for k, v in fields.items())
-    return f"::{COMMANDS[finding.severity]} {shown}::{_escape(f'{finding.message}. Instead: {finding.help}')}"
-
-
-def _escape(text: str, more: str = "") -> str:
-    for character in "%\r\n" + more:
-        text = text.replace(character, f"%{ord(character):02X}")
-    return text
+    where = {"artifactLocation": artifact(finding.path), "replacements": [change]}
+    return [{"description": {"text": finding.help}, "artifactChanges": [where]}]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from whynan import voice
@@ -52,7 +53,7 @@ class LiveBoard:
     def report(self, diagnosis: Diagnosis) -> None:
         """What was found since the last time, at its step."""
         new, self._reported = diagnosis.anomalies[self._reported :], len(diagnosis.anomalies)
-        self._try(lambda: tensorboard.send_reports(new, self._writer))
+        self._try(lambda: tensorboard.send_reports(replace(diagnosis, anomalies=new), self._writer))
 
     def _try(self, write: Callable[[], None]) -> None:
         """A full disk or a closed writer must not end the training."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from whynan.explain.story import in_short, no_harm, tell
+from whynan.explain.story import in_short, no_harm, tell, typed
 from whynan.files import write_atomically
 from whynan.model import Diagnosis
 
@@ -16,7 +16,7 @@ def render_text(diagnosis: Diagnosis) -> str:
     try:
         from whynan.report import terminal
 
-        stories = [tell(a) for a in diagnosis.anomalies]
+        stories = [tell(a, typed(diagnosis)) for a in diagnosis.anomalies]
         return terminal.to_text(terminal.draw(stories, diagnosis.notes))
     except Exception as error:
         return in_short([a.evidence for a in diagnosis.anomalies], error)

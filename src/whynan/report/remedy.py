@@ -15,29 +15,29 @@ HUNK = re.compile(r"^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 MAX_OTHERS = 4
 
 
-def draw(fixes: Sequence[Fix], home: str | None) -> list[Text]:
+def draw(fixes: Sequence[Fix], home: str | None, width: int = WIDTH) -> list[Text]:
     """The verified change in full, the others in a line each; `home` is the origin's file."""
     verified = [f for f in fixes if f.verdict == "verified"]
     failed = [f for f in fixes if f.verdict == "failed"]
     waiting = [f for f in fixes if f.verdict == "not_tried" and f.patch]
     lines: list[Text] = []
     for fix in verified:
-        lines += wrapped("help: ", fix.title, "bold green")
+        lines += wrapped("help: ", fix.title, "bold green", width)
         lines += [Text(text, style=style) for text, style in patch_rows(fix.patch or "", home)]
-        lines += wrapped("   = verified: ", fix.evidence, "green")
+        lines += wrapped("   = verified: ", fix.evidence, "green", width)
     alone = not (verified or failed or waiting)
     for fix in fixes:
         if alone or fix.kind == ADVICE:
-            lines += wrapped("help: ", fix.title, "bold green")
+            lines += wrapped("help: ", fix.title, "bold green", width)
     for fix in failed[:MAX_OTHERS]:
-        lines += wrapped("   = tried, failed: ", f"{fix.title}: {fix.evidence}", "yellow")
+        lines += wrapped("   = tried, failed: ", f"{fix.title}: {fix.evidence}", "yellow", width)
     if len(failed) > MAX_OTHERS:
         lines.append(Text(f"   = and {len(failed) - MAX_OTHERS} more tried in vain"))
     if waiting:
         titles = list(dict.fromkeys(f.title for f in waiting))
-        lines += wrapped("   = others, ", f"{waiting[0].evidence}:", "dim")
+        lines += wrapped("   = others, ", f"{waiting[0].evidence}:", "dim", width)
         for title in titles[:MAX_OTHERS]:
-            lines += wrapped("      - ", title, "dim")
+            lines += wrapped("      - ", title, "dim", width)
         if len(titles) > MAX_OTHERS:
             lines.append(Text(f"      - and {len(titles) - MAX_OTHERS} more"))
     return lines
@@ -70,8 +70,8 @@ def patch_rows(patch: str, home: str | None) -> list[tuple[str, str]]:
     ]
 
 
-def wrapped(label: str, text: str, style: str) -> list[Text]:
-    parts = textwrap.wrap(text, WIDTH - len(label)) or [""]
+def wrapped(label: str, text: str, style: str, width: int = WIDTH) -> list[Text]:
+    parts = textwrap.wrap(text, width - len(label)) or [""]
     indent = " " * (len(label) if label.strip() == "-" else min(len(label), 6))
-    rest = textwrap.wrap(" ".join(parts[1:]), WIDTH - len(indent))
+    rest = textwrap.wrap(" ".join(parts[1:]), width - len(indent))
     return [Text.assemble((label, style), parts[0]), *(Text(indent + part) for part in rest)]

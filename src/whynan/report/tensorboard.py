@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
-from whynan.explain.story import tell
-from whynan.model import Anomaly, Diagnosis, HistoryRow, LayerSpread
+from whynan.explain.story import tell, typed
+from whynan.model import Diagnosis, HistoryRow, LayerSpread
 from whynan.report import terminal
 from whynan.report.charts import DRAWN, series
 from whynan.report.event_file import EventFile
@@ -33,7 +33,7 @@ def write(diagnosis: Diagnosis, folder: Path) -> None:
 def send(diagnosis: Diagnosis, writer: Writer) -> None:
     """The same into a writer that is open already, such as the program's own."""
     send_rows(diagnosis.history, writer)
-    send_reports(diagnosis.anomalies, writer)
+    send_reports(diagnosis, writer)
 
 
 def send_rows(history: tuple[HistoryRow, ...], writer: Writer) -> None:
@@ -57,9 +57,9 @@ def send_spreads(spreads: Iterable[LayerSpread], step: int, writer: Any) -> None
         )  # fmt: skip
 
 
-def send_reports(anomalies: tuple[Anomaly, ...], writer: Writer) -> None:
+def send_reports(diagnosis: Diagnosis, writer: Writer) -> None:
     """Each as text at its step."""
-    for anomaly in anomalies:
-        text = terminal.to_text(terminal.draw([tell(anomaly)]))
+    for anomaly in diagnosis.anomalies:
+        text = terminal.to_text(terminal.draw([tell(anomaly, typed(diagnosis))]))
         indented = "".join(f"    {line}\n" for line in text.splitlines())  # code, in Markdown
         writer.add_text(f"whynan/{anomaly.finding.code}", indented, anomaly.evidence.step)

@@ -119,16 +119,18 @@ class Beginning:
     def _start(self, late: bool) -> None:
         from whynan.seam.values import SAFETENSORS, is_being_imported
         from whynan.watching.optimizers import optimizers_so_far
-        from whynan.watching.plan import LIVE_STEPS, Plan
+        from whynan.watching.plan import LIVE_OPERATIONS, LIVE_STEPS, Plan
         from whynan.watching.watch import Watch
 
         findings, options = self._findings, self._findings.options
         live = LIVE_STEPS if options.live_steps is None else options.live_steps
+        few = options.live_operations
         always = options.mode == "trace" and options.trace_from is None
         plan = Plan(
             policy=options.on_anomaly,
             traces=options.mode != "guard",
             live_steps=sys.maxsize if always else live,
+            live_operations=LIVE_OPERATIONS if few is None else few,
             armed_from=options.trace_from,
             always_live=always,
             save_batch=options.save_batch,

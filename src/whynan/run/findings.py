@@ -18,6 +18,7 @@ from whynan.run.outputs import RunOptions, fill_capsule
 from whynan.run.program import Program
 from whynan.run.rerun import Command, is_second_run, look_elsewhere, report_progress
 from whynan.run.telling import Telling
+from whynan.run.waking import wake_main_thread
 from whynan.seam.hush import same_random
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class Findings:
             target=program.target, args=program.args, is_module=program.is_module, cwd=os.getcwd()
         )
         self.is_ending = False
+        self.has_left = False  # the program is over
         self.is_enough = False  # as the options ask
         self.options = options
         self._capsule = options.capsule  # until it is full
@@ -75,6 +77,8 @@ class Findings:
         self._report_now()
 
     def leave(self) -> NoReturn:
+        self.has_left = True
+        wake_main_thread()
         raise StopRun
 
     def stepped(self, step: int) -> None:

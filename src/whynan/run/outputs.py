@@ -1,8 +1,9 @@
-"""Where the results of a run go: JSON, HTML, a recording, TensorBoard, a capsule."""
+"""Where the results of a run go: JSON, HTML, a recording, TensorBoard, a capsule, services."""
 
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,17 +13,20 @@ from typing import TYPE_CHECKING, Literal
 
 from whynan import voice
 from whynan.errors import UsageError
+from whynan.files import write_atomically
 from whynan.model import Diagnosis
 from whynan.recording import Recording
 from whynan.run.laid import Aside
+from whynan.run.poured import Poured
 
 if TYPE_CHECKING:
     from whynan.report.live_board import LiveBoard
+    from whynan.report.remarks import Format
     from whynan.watching.watch import Watch
 
 Mode = Literal["auto", "trace", "guard"]
 Policy = Literal["stop", "skip", "warn"]
-PATHS = ("json", "html", "tensorboard", "recording", "capsule", "save_batch")
+PATHS = ("json", "html", "tensorboard", "recording", "capsule", "save_batch", "output")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +36,14 @@ class RunOptions:
     mode: Mode = "auto"
     on_anomaly: Policy = "stop"
     json: Path | None = None
+    poured: Poured | None = None  # where that goes at the end, for `--json -`
     html: Path | None = None
     tensorboard: Path | None = None
     recording: Path | None = None
     capsule: Path | None = None
     save_batch: Path | None = None
+    format: Format | None = None  # for a service, too
+    output: Path | None = None  # where that goes; None: to standard error
     keep_operands: bool = False  # in the recording, of what made the first bad value
     max_steps: int | None = None
     rerun: bool | None = None  # run the program once more; None: if it did not take long
@@ -46,6 +53,7 @@ class RunOptions:
     climb: int | None = None  # a third run: the step of which eager mode shows something else
     finite_from: int | None = None  # a trial: from this step on every loss must be finite
     live_steps: int | None = None  # how many steps `auto` records before it only guards
+    live_operations: int | None = None  # and how many operations, where there are no steps
     fixes_follow: bool = False  # changes are tried right after the report
     is_quiet: bool = False  # no closing line
     is_shown: bool = True  # False: whoever started this run draws the report
@@ -71,6 +79,8 @@ class RunOptions:
         for name in (*PATHS, "max_steps", "climb"):
             if (value := getattr(self, name)) is not None:
                 flags += [f"--{name.replace('_', '-')}", str(value)]
+        if self.format is not None:
+            flags += ["--format", self.format]
         if self.aside is not None:
             flags += ["--aside", self.aside.folder, str(self.aside.since_s)]
         return ["-m", "whynan", "run", *flags, *["--keep-operands"] * self.keep_operands]
@@ -95,7 +105,7 @@ class Outputs:
                 raise UsageError("--capsule needs safetensors: pip install safetensors")
             if capsule.exists() and not capsule.is_dir():
                 raise UsageError(f"--capsule {capsule}: there is a file of that name")
-        for option in ("json", "html", "recording", "save_batch"):
+        for option in ("json", "html", "recording", "save_batch", "output"):
             path: Path | None = getattr(self.options, option)
             if path is not None and not path.absolute().parent.is_dir():
                 folder = path.absolute().parent
@@ -126,7 +136,8 @@ class Outputs:
     @property
     def are_wanted(self) -> bool:
         options = self.options
-        return bool(options.json or options.html or options.recording or options.tensorboard)
+        files = options.json or options.html or options.recording or options.tensorboard
+        return bool(files or options.format)
 
     def write(self, diagnosis: Diagnosis, recording: Recording, *, is_last: bool) -> None:
         """Events cannot be replaced, so they wait for the last time."""
@@ -140,6 +151,21 @@ class Outputs:
                 _write(path, partial(_report, name, diagnosis, path))
         if (path := options.recording) is not None:
             _write(path, lambda: recording.of(diagnosis).save(path))
+        if is_last and options.format is not None:
+            _write(
+                options.output or options.format,
+                partial(self._for_service, diagnosis, options.format),
+            )
+
+    def _for_service(self, diagnosis: Diagnosis, style: Format) -> None:
+        from whynan.report.remarks import as_format
+
+        text, path = as_format(diagnosis, style), self.options.output
+        if path is None:
+            voice.report(voice.visible(text))
+        else:
+            write_atomically(path, text)
+            voice.say(f"wrote {os.path.relpath(path)}")
 
 
 def fill_capsule(

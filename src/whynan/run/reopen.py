@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import IO
 
 from whynan.diagnosis.engine import diagnose
 from whynan.errors import UsageError
-from whynan.explain.story import tell
+from whynan.explain.story import tell, typed
 from whynan.model import Diagnosis
 from whynan.recording import load
 from whynan.report.plain import render_text
@@ -24,6 +25,7 @@ def reopen(path: Path) -> Diagnosis:
         mode=recording.mode or result.mode,
         reproduced=recording.reproduced or result.reproduced,
         versions=recording.versions or result.versions,
+        run=recording.run,
     )
 
 
@@ -32,8 +34,10 @@ def show(diagnosis: Diagnosis, stream: IO[str]) -> None:
     from whynan.report import sparkline, terminal
 
     if diagnosis.anomalies:
-        stories = [tell(anomaly) for anomaly in diagnosis.anomalies]
-        terminal.write(terminal.draw(stories, diagnosis.notes), stream)
+        stories = [tell(anomaly, typed(diagnosis)) for anomaly in diagnosis.anomalies]
+        columns = shutil.get_terminal_size().columns if stream.isatty() else None
+        lines = terminal.draw(stories, diagnosis.notes, width=terminal.width_of(columns))
+        terminal.write(lines, stream)
     else:
         stream.write(render_text(diagnosis))
     terminal.write(sparkline.draw(diagnosis.history), stream)

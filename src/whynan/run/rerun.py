@@ -92,6 +92,8 @@ def _look_again(command: Command, sign: Sign, asked: RunOptions, took_s: float) 
     for step in (sign.step, None):
         try:
             options = _recorded(step, asked)
+            if sign.is_kept:  # it was read right after the update of the step before, perhaps
+                options += ["--finite-from", str(max(0, sign.step - 1))]
             recording, why = run_again(command, step, options, limit_s, since_s)
             if since_s is not None and _fell_short(recording, step):
                 voice.say(f"{why}; once more with its files in place, which it writes again")

@@ -121,6 +121,8 @@ class Run:
 
     def _end(self, error: BaseException | None) -> int:
         """Tell what was found. An error of whynan's own costs the rest of that, not the program's end."""
+        if self.findings.has_left and isinstance(error, KeyboardInterrupt):
+            error = StopRun()  # it was woken
         try:
             return self._conclude(error)
         except Exception as own:
@@ -220,6 +222,13 @@ class Run:
         self._release(harmed)
         self._children.close()
         self._say_what_was_skipped()
+        poured = self._options.poured
+        if (
+            poured is not None
+            and self._starter is None
+            and not (harmed and self._options.fixes_follow)
+        ):
+            poured.out()
         if harmed and not self.findings.telling.is_silent:
             for note in recording.notes:
                 voice.say(note)

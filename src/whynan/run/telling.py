@@ -9,6 +9,7 @@ from whynan.diagnosis.engine import diagnose
 from whynan.explain.story import in_short, tell
 from whynan.model import Diagnosis, Evidence, Outcome
 from whynan.recording import Recording
+from whynan.run.circumstances import Circumstances
 from whynan.run.outputs import Outputs, RunOptions
 from whynan.run.program import Program
 
@@ -22,6 +23,7 @@ class Telling:
         self.is_silent = False  # another rank tells the story
         self.outputs = Outputs(options)
         self._program = program
+        self._circumstances = Circumstances(f"whynan run {program.typed}")
         self._options = options
         self._shown = 0
 
@@ -53,6 +55,7 @@ class Telling:
             result,
             mode=self._options.mode,
             reproduced=self.reproduced,
+            run=self._circumstances.told(),
             notes=(*result.notes, *([unsaid] if unsaid else [])),
         )
 

@@ -6,6 +6,7 @@ Nothing here waits for the device.
 from __future__ import annotations
 
 import functools
+import os
 from typing import Any
 
 import torch
@@ -25,6 +26,17 @@ def accelerator() -> torch.device | None:
     if is_initialized is None:  # MPS has no such question
         return found if torch.accelerator.is_available() else None
     return found if is_initialized() else None
+
+
+def names() -> list[str]:
+    """The processor, and what is in use besides it."""
+    found = [f"cpu ({os.cpu_count()} cores)"]
+    kind = accelerator()
+    if kind is not None:
+        n = torch.accelerator.device_count()
+        name = getattr(torch.get_device_module(kind), "get_device_name", None)
+        found.append((f"{n} x " if n > 1 else "") + (str(name(0)) if name else kind.type))
+    return found
 
 
 def random_states() -> list[torch.Tensor] | None:

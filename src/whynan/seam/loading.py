@@ -43,6 +43,9 @@ class Fetch:
     is_again: bool = False  # it was handed out before
     before: Any = None  # for whoever notes what was before it
     has_ended: bool = False  # there was none left
+    newer: int = (
+        0  # batches that were asked for since, by a loader that is ahead of what it hands out
+    )
 
 
 def install(events: Events, patches: Patches) -> None:
@@ -79,6 +82,7 @@ class Loaders:
 
         def fetch_ahead(iterator: Any) -> Any:
             self._ahead = True
+            self._asked.begin_ahead()
             try:
                 return original(iterator)
             finally:
@@ -105,8 +109,14 @@ class Loaders:
             caller = frame.f_globals.get("__name__", "").split(".")[0]
             this = Fetch(iterator, frame, self._ahead or caller in AHEAD, self._ahead)
             if self._ahead or not self._events.quiet.active:
-                this.item = original(iterator)
+                try:
+                    this.item = original(iterator)
+                except StopIteration:
+                    self._asked.has_ended = True
+                    raise
                 this.index = self._asked.take(iterator)
+                if self._ahead:
+                    self._asked.early.append(this.index)
                 self._events.tell("fetch_ends", this)
                 return this.item
             return self._fetch(original, this)
@@ -121,7 +131,7 @@ class Loaders:
                 this.item, this.index = again.hand_out()
             else:
                 this.item = original(this.iterator)
-                this.index = self._asked.take(this.iterator)
+                this.index, this.newer = self._asked.handed(this.iterator)
         except BaseException:
             this.has_ended = True
             raise
@@ -136,6 +146,9 @@ class _Asked:
     def __init__(self) -> None:
         self._waiting: weakref.WeakKeyDictionary[Any, deque[Any]] = weakref.WeakKeyDictionary()
         self._counted: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._held: weakref.WeakKeyDictionary[Any, deque[Any]] = weakref.WeakKeyDictionary()
+        self.early: list[Any] = []  # what a loader beneath was asked for, by one that is ahead
+        self.has_ended = False  # and had none left
 
     def note(self, iterator: Any, index: Any) -> None:
         """Only of loaders that are known from their start: else it is not known which is next.
@@ -150,6 +163,20 @@ class _Asked:
             self._waiting[iterator] = deque()
         if iterator in self._waiting and is_in_order(iterator):
             self._waiting[iterator].append(index)
+
+    def begin_ahead(self) -> None:
+        self.early.clear()
+        self.has_ended = False
+
+    def handed(self, iterator: Any) -> tuple[Any, int]:
+        """Of the batch that is handed out now, and how many were asked for since. A loader that is
+        ahead of what it hands out is so by one, until the one beneath it has none left."""
+        if not isinstance(iterator, Handed):
+            return self.take(iterator), 0
+        held = self._held.setdefault(iterator, deque(maxlen=2))
+        held.extend(self.early)
+        newer = 0 if self.has_ended or not self.early else 1
+        return (held[-1 - newer] if len(held) > newer else None), newer
 
     def take(self, iterator: Any) -> Any:
         """Of the batch that was just handed out; None when that is not known."""

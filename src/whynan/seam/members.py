@@ -70,6 +70,19 @@ def has_own_hooks(module: torch.nn.Module) -> bool:
     return any(getattr(module, name, True) for name in OWN_HOOKS)
 
 
+def hook_alone(module: Any, key: int, before: Any, after: Any) -> None:
+    """Let `after` hear when this module returns or raises, and both when it is called again meanwhile."""
+    module._forward_pre_hooks[key] = before
+    module._forward_hooks[key] = after
+    module._forward_hooks_always_called[key] = True
+
+
+def unhook(module: Any, key: int) -> None:
+    module._forward_pre_hooks.pop(key, None)
+    module._forward_hooks.pop(key, None)
+    module._forward_hooks_always_called.pop(key, None)
+
+
 def is_compiled(module: torch.nn.Module) -> bool:
     """Whether `module.compile()` was called."""
     return module._compiled_call_impl is not None
@@ -131,6 +144,11 @@ def fetch_again(iterator: Any, index: Any) -> Any:
 def dataset_of(iterator: Any) -> Any:
     """What `item_of` asks of a loader's iterator, without its workers."""
     return SimpleNamespace(_collate_fn=iterator._collate_fn, _dataset=iterator._dataset)
+
+
+def behind(iterator: Any) -> Any:
+    """The dataset itself; None where there is none."""
+    return getattr(iterator, "_dataset", None)
 
 
 def item_of(iterator: Any, index: Any) -> Any:

@@ -13,6 +13,7 @@ from torch import nn
 
 from whynan.seam.compiling import has_compiled, leave_own_alone
 from whynan.seam.events import Events
+from whynan.seam.members import hook_alone, unhook
 from whynan.seam.patches import Patches
 from whynan.seam.private import MODULE_CALL, dispatch_modes, hooks_after, hooks_before
 from whynan.seam.quiet import pause, resume
@@ -28,6 +29,11 @@ def install(events: Events, patches: Patches) -> None:
     for block in (torch.no_grad, torch.inference_mode):
         patches.wrap(block, "__enter__", without.wrap_enter)
         patches.wrap(block, "__exit__", without.wrap_exit)
+    for name in ("__init__", "__call__"):
+        patches.wrap(torch.set_grad_enabled, name, without.wrap_switch)
+    for name in ("__enter__", "__exit__"):
+        patches.after(torch.set_grad_enabled, name, without.look)
+    without.look()
     patches.on_restore(without.remove)
     casts = _Casts(events)
     patches.wrap(nn.Module, "half", casts.wrap_half)
@@ -56,19 +62,24 @@ def _without_the_recorder(original: Callable[..., Any]) -> Callable[..., Any]:
 
 class _Local(threading.local):
     def __init__(self) -> None:
-        self.blocks = 0  # nested no_grad and inference_mode blocks
-        self.depth = 0  # nested module calls
+        self.blocks = 0  # nested blocks without gradients
+        self.is_off = False  # the program has switched gradients off outside of any block
+        self.depth = 0  # nested calls of modules that are heard of
+        self.alone: Any = None  # the outermost one, while it is the only one that is
 
 
 class _WithoutGradients:
-    """The outermost module's output inside `no_grad` and `inference_mode`. Global module hooks are there
-    only inside them: every module call would pay for them in training, where the loss tells all."""
+    """The outermost module's output where there are no gradients. Global module hooks are there only
+    then: every module call would pay for them in training, where the loss tells all. While the outermost
+    module runs, hooks of its own take their place, so that its parts pay nothing; but not while several
+    threads are without gradients, as the global ones are those of all."""
 
     def __init__(self, events: Events) -> None:
         self._events = events
         self._local = _Local()
         self._key = id(self)
         self._wanted = True
+        self._inside: set[int] = set()  # threads
 
     def give_up(self) -> None:
         """For good: a compiler would warn of the hooks and take them into its graphs."""
@@ -79,13 +90,51 @@ class _WithoutGradients:
         hooks_before.pop(self._key, None)
         hooks_after.pop(self._key, None)
 
+    def _put(self) -> None:
+        if self._wanted:
+            hooks_before[self._key] = self._enter
+            hooks_after[self._key] = self._leave
+
+    def look(self, *_: Any) -> None:
+        """Whether the program has switched gradients off or on, outside of any block."""
+        local = self._local
+        is_off = not torch.is_grad_enabled()
+        if local.blocks or is_off == local.is_off:
+            return
+        local.is_off = is_off
+        if is_off:
+            self._begin()
+        else:
+            self._end()
+
+    def _begin(self) -> None:
+        if self._wanted:
+            self._forget_call()
+            self._inside.add(threading.get_ident())
+            self._put()
+
+    def _end(self) -> None:
+        self._forget_call()
+        self._inside.discard(threading.get_ident())
+        if not self._inside:
+            self.remove()
+
+    def wrap_switch(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """That of torch's own optimizers lasts as long as their steps."""
+
+        def switch(block: Any, *args: Any, **kwargs: Any) -> Any:
+            given = original(block, *args, **kwargs)
+            if not self._local.blocks and not is_torch_file(sys._getframe(1).f_code.co_filename):
+                self.look()
+            return given
+
+        return switch
+
     def wrap_enter(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def enter(block: Any) -> Any:
             local = self._local
-            if local.blocks == 0 and self._wanted:
-                local.depth = 0
-                hooks_before[self._key] = self._enter
-                hooks_after[self._key] = self._leave
+            if not (local.blocks or local.is_off):
+                self._begin()
             local.blocks += 1
             return original(block)
 
@@ -95,23 +144,49 @@ class _WithoutGradients:
         def leave(block: Any, *error: Any) -> Any:
             local = self._local
             local.blocks = max(0, local.blocks - 1)
-            if local.blocks == 0:
-                self.remove()
+            if not (local.blocks or local.is_off):
+                self._end()
             return original(block, *error)
 
         return leave
 
+    def _forget_call(self) -> None:
+        """One that was interrupted has not been left."""
+        local = self._local
+        local.depth = 0
+        if local.alone is not None:
+            unhook(local.alone, self._key)
+            local.alone = None
+
     def _enter(self, module: Any, args: Any) -> None:
         local = self._local
+        if local.alone is not None and local.alone is not module:
+            return
         local.depth += 1
-        if local.depth == 1 and self._events.quiet.is_the_programs and not torch.is_grad_enabled():
-            self._events.tell("model_begins", args, sys._getframe(1).f_locals.get("kwargs"))
+        if local.depth > 1:
+            return
+        if self._events.quiet.is_the_programs and not torch.is_grad_enabled():
+            frame = sys._getframe(1)
+            self._events.tell("model_begins", args, frame.f_locals.get("kwargs"), frame)
+        if len(self._inside) == 1:
+            self.remove()
+            hook_alone(module, self._key, self._enter, self._leave)
+            local.alone = module
 
     def _leave(self, module: Any, args: Any, output: Any) -> None:
         local = self._local
-        local.depth = max(0, local.depth - 1)
-        if local.depth or not local.blocks or not self._events.quiet.is_the_programs:
+        if not local.depth or (local.alone is not None and local.alone is not module):
             return
+        local.depth -= 1
+        if local.depth:
+            return
+        if local.alone is not None:
+            unhook(module, self._key)
+            local.alone = None
+            self._put()
+        without = local.blocks or local.is_off
+        if output is None or not without or not self._events.quiet.is_the_programs:
+            return  # None: it raised
         if not torch.is_grad_enabled() and not _is_part_of_another():  # else a closure in step()
             self._events.tell("model_returned", module, output, sys._getframe(1))
         else:

@@ -23,6 +23,7 @@ SUMS_LIMIT = 1e30
 CALM_LIMIT = 1e6
 CALM_STEPS = 16
 TAME_TYPES = (torch.float32, torch.float64, torch.bfloat16)
+ROOTED = ("exp_avg_sq", "max_exp_avg_sq", "square_avg")  # averages of squares: never negative
 NUMBERS = (float, int)
 HYPER = ("lr", "betas", "eps", "weight_decay", "momentum", "alpha", "nesterov", "rho")
 

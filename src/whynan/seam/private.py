@@ -294,6 +294,11 @@ OWN_HOOKS = (
     read("torch.nn.Module._backward_pre_hooks", since="2.0", lost=_SHORTCUT),
 )
 read("torch.nn.Module._compiled_call_impl", since="2.1", lost=_SHORTCUT)
+read(
+    "torch.nn.Module._forward_hooks_always_called",
+    since="2.0",
+    lost="After a model raised in evaluation, what the next one returns may not be seen.",
+)
 read("torch.nn.LSTM._flat_weights", since="1.13", lost=_SHORTCUT)
 buffers_of: Callable[[torch.nn.Module], dict[str, Tensor | None]] = operator.attrgetter(
     read("torch.nn.Module._buffers", since="1.13", lost="Running statistics are not put back.")

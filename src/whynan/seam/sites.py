@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 import sysconfig
+import threading
 from collections.abc import Iterator
 from types import CodeType, FrameType
 from typing import NamedTuple
@@ -108,6 +110,7 @@ def capture(frame: FrameType | None, stop: CodeType | None = None) -> Frames | N
             outer: FrameType | None = frame.f_back
             while outer is not None and kind_of_file(outer.f_code.co_filename) != USER:
                 outer = outer.f_back
+            outer = _waits_for(code) if outer is None else outer
             if outer is None:
                 return Frames(code, frame.f_lasti, None, 0, inside)
             return Frames(code, frame.f_lasti, outer.f_code, outer.f_lasti, inside)
@@ -115,6 +118,22 @@ def capture(frame: FrameType | None, stop: CodeType | None = None) -> Frames | N
             return None
         if kind == LIBRARY:
             inside = code
+        frame = frame.f_back
+    return None
+
+
+def _waits_for(code: CodeType) -> FrameType | None:
+    """Of a thread that a library has started: the program's own frame that the same library is at
+    work for in the main thread."""
+    if threading.get_ident() == threading.main_thread().ident:
+        return None
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    is_it = False
+    while frame is not None:
+        filename = frame.f_code.co_filename
+        if kind_of_file(filename) == USER:
+            return frame if is_it else None
+        is_it = is_it or filename == code.co_filename
         frame = frame.f_back
     return None
 

@@ -15,6 +15,7 @@ from whynan.seam.private import foreach_norm, item
 ORDINARY = frozenset(
     {torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128}
 )
+MAX_MATRIX = 1 << 18  # numbers, whose eigenvalues take a fraction of a second
 
 
 def ordinary(x: torch.Tensor) -> torch.Tensor:
@@ -233,6 +234,23 @@ def dead_columns(x: torch.Tensor | None) -> tuple[int, ...]:
         return ()
     dead = (~torch.isfinite(ordinary(x))).all(dim=0)
     return tuple(int(i) for i in dead.nonzero().reshape(-1))
+
+
+@torch.no_grad()
+def eigenvalues_of(x: torch.Tensor | None) -> tuple[float, float] | None:
+    """The lowest and the largest of a symmetric matrix, or of several, if that is soon computed."""
+    if x is None or x.dim() < 2 or not x.is_floating_point() or x.shape[-1] != x.shape[-2]:
+        return None
+    if not 0 < x.numel() <= MAX_MATRIX or has_nonfinite(x):
+        return None
+    wide = x.detach().cpu().double()
+    if not torch.allclose(wide, wide.mT, rtol=1e-4):
+        return None
+    try:
+        values = torch.linalg.eigvalsh(wide)
+    except RuntimeError:  # it did not converge
+        return None
+    return float(values.min()), float(values.max())
 
 
 @torch.no_grad()

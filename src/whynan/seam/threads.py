@@ -12,6 +12,16 @@ _WAIT = threading.Condition.wait.__code__
 _WORKER = getattr(getattr(thread, "_worker", None), "__code__", _WAIT)
 
 
+_JOIN = getattr(threading.Thread, "_wait_for_tstate_lock", threading.Thread.join).__code__
+
+
+def others_wait() -> bool:
+    """All other threads stand still: for a lock, for work, or for a thread to end."""
+    frames, me = sys._current_frames(), threading.get_ident()
+    others = [frames.get(t.ident or 0) for t in threading.enumerate() if t.ident != me]
+    return all(f is not None and f.f_code in (_WAIT, _WORKER, _JOIN) for f in others)
+
+
 def is_alone() -> bool:
     """No other thread is making anything. One that only waits in its loop, as that of a progress bar,
     a heartbeat or an idle pool, is not."""

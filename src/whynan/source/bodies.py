@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from types import CodeType
 
 from whynan.source.bindings import Binding, Scope, place
-from whynan.source.carriers import scope_of
 from whynan.source.compiled import CannotCompile, compiled
 from whynan.source.once import DRAWS, LEAVES, draws, mentions, root
-from whynan.source.trees import UNREADABLE, Function, Loop, blocks, head, last_word, statement_at
+from whynan.source.trees import UNREADABLE, Function, Loop, blocks, head, last_word
+from whynan.source.turns import scope_and_way
 
 REBINDS = frozenset(
     {"is", "part", "item", "entered", "added", "imported", "defined", "caught", "deleted"}
@@ -40,23 +40,23 @@ class Lead:
 
 def leads_to(code: CodeType, lasti: int, most: Sequence[int] = ()) -> Iterator[Lead]:
     """The ways to the instruction at `lasti` that can be gone twice: from the top of the innermost loop's
-    body, of the loops around it, of the function. A module is no turn of anything: of one without a loop,
-    the last statements, so many as `most` says."""
-    scope = scope_of(code)
-    if scope is None or isinstance(scope.node, ast.ClassDef):
+    body, of the loops around it, of the function. A module is no turn of anything. Where there is no loop
+    around it, and `most` has numbers, the last statements: so many, or all since a loop that is over."""
+    around = scope_and_way(code, lasti)
+    if around is None:
         return
-    line, _, column, _ = list(code.co_positions())[lasti // 2]
-    target = statement_at(scope.node, line, column) if line is not None else None
-    way = _way(scope.node.body, target) if target is not None else None
-    if way is None:
-        return
+    scope, way = around
     loops = [i for i, node in enumerate(way) if isinstance(node, Loop) and i + 1 < len(way)]
     starts: list[_Start] = [(way[i].body, way[i + 1 :], way[i]) for i in reversed(loops)]  # type: ignore[attr-defined]  # of a loop
     starts = [s for s in starts if s[1][0] in s[0]]  # not in its `else`
+    body = scope.node.body
+    last = body.index(way[0]) + 1
+    since = [last - i - 1 for i in range(last - 1) if _has_run(body[i])][-1:] if most else []
+    last_ones = [(n, body[max(0, last - n) :]) for n in (*since, *most)] if not loops else []
+    starts += [(block, way, None) for n, block in last_ones if n in since]
     if not isinstance(scope.node, ast.Module):
-        starts.append((scope.node.body, way, None))
-    last = scope.node.body.index(way[0]) + 1
-    starts += [(scope.node.body[max(0, last - n) :], way, None) for n in most if not loops]
+        starts.append((body, way, None))
+    starts += [(block, way, None) for n, block in last_ones if n not in since]
     for block, rest, loop in [s for found in starts for s in _after_updates(*found)]:
         for holds in (True, False):
             lead = _Lead(scope, code, rest, loop, holds=holds)
@@ -69,6 +69,12 @@ def leads_to(code: CodeType, lasti: int, most: Sequence[int] = ()) -> Iterator[L
 
 
 _Start = tuple[list[ast.stmt], list[ast.stmt], ast.stmt | None]  # statements, way, their loop
+
+
+def _has_run(node: ast.stmt) -> bool:
+    """Whether it has loops, which are over once it is."""
+    is_defined = isinstance(node, Function | ast.ClassDef)
+    return not is_defined and any(isinstance(n, Loop) for n in ast.walk(node))
 
 
 def _after_updates(
@@ -89,20 +95,6 @@ def _is_update(statement: ast.stmt) -> bool:
 
 class _NotTwice(Exception):
     """It cannot be executed once more."""
-
-
-def _way(block: Sequence[ast.stmt], target: ast.stmt) -> list[ast.stmt] | None:
-    """The statements around one, from the outside, and itself."""
-    for node in block:
-        if node is target:
-            return [node]
-        if isinstance(node, Function | ast.ClassDef):
-            continue
-        for inner in blocks(node):
-            found = _way(inner, target)
-            if found is not None:
-                return [node, *found]
-    return None
 
 
 class _Lead:

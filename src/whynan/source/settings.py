@@ -51,10 +51,12 @@ def _names(site: Site, roles: Iterable[str]) -> list[str]:
     node, tree = node_at(site), tree_of(site.file)
     words = dict.fromkeys(r for r in roles if len(r) > 2 and r not in ("self", "other", "value"))
     waiting = _mentioned([node]) if node is not None else []
+    seen: set[tuple[type[Word], str]] = set()  # a name may be given what is made of itself
     for part in waiting:
         word = _word(part)
-        if word is None or word in COMMON or len(words) >= MAX_NAMES:
+        if word is None or word in COMMON or len(words) >= MAX_NAMES or (type(part), word) in seen:
             continue
+        seen.add((type(part), word))
         words[word] = None
         if isinstance(part, ast.Attribute):
             waiting += _kept(tree, part.attr)
@@ -111,7 +113,10 @@ def _written(
     name: str, value: float, files: Iterable[str], folders: Iterable[str]
 ) -> Iterator[Written]:
     for file in [*files][:MAX_FILES]:
-        for line, given in _in_python(tree_of(file), name):
+        tree = tree_of(file)
+        for place, written in _in_python(tree, name):
+            given = _constant(written, tree)
+            line = place if given is written else given.lineno
             if _same(given, value):
                 yield Written(name, file, line, f"{name}={ast.unparse(given)}")
     for file in _settings_files(folders):
@@ -138,6 +143,14 @@ def _in_python(tree: ast.Module, name: str) -> Iterator[tuple[int, ast.expr]]:
                     yield node.value.lineno, node.value
         elif isinstance(node, ast.AnnAssign) and last_word(node.target) == name and node.value:
             yield node.value.lineno, node.value
+
+
+def _constant(node: ast.expr, tree: ast.Module) -> ast.expr:
+    """What a name stands for, if it is given a value in one place."""
+    binding = names_of(tree).given(node) if isinstance(node, ast.Name) else None
+    sources = binding.sources if binding is not None else ()
+    value = sources[0].value if len(sources) == 1 and sources[0].how == "is" else None
+    return node if value is None else value
 
 
 def _same(node: ast.expr, value: float) -> bool:

@@ -8,29 +8,27 @@ if it is the same: the same losses, the same gradients, the same tensors under t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from types import CellType, CodeType, FrameType, FunctionType
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from whynan.model import Evidence
 from whynan.seam.optimizers import Optimizer
-from whynan.seam.private import MODULE_CALL
-from whynan.seam.sites import USER, capture, kind_of_file, program_frames
+from whynan.seam.sites import capture
 from whynan.seam.training import Step
-from whynan.source.bodies import Lead, leads_to
-from whynan.watching.carried import Carried, user_frames, values_of
-from whynan.watching.kept import Kept, same_values
+from whynan.source.bodies import leads_to
+from whynan.watching.carried import user_frames
+from whynan.watching.kept import Kept
 from whynan.watching.repeating import (
-    Place,
     Reached,
     Repeating,
     ToBackward,
+    ToCall,
     ToRead,
     can_repeat,
     once_more,
@@ -38,48 +36,14 @@ from whynan.watching.repeating import (
 )
 from whynan.watching.signs import Meant, Noted, is_conclusive
 from whynan.watching.told import How
+from whynan.watching.ways import LAST_STATEMENTS, MAX_FRAMES, Way, ways, ways_to_error
 
 if TYPE_CHECKING:
     from whynan.watching.watch import Watch
 
 MAX_TRIES = 12
 MAX_S = 60.0
-LAST_STATEMENTS = (1, 3, 8)  # of a module, so many are tried
-MAX_FRAMES = 8  # of the program's own, that are tried
-ARRAYS = ("float32", "float64", "int64", "int32", "uint8")
 Start = Callable[[], None]
-
-
-@dataclass(slots=True)
-class Way:
-    """One way of doing it again."""
-
-    work: Callable[[], Any]
-    roots: list[Any]  # what it may change is reached from these
-    code: CodeType | None = None  # of the statements, compiled anew
-    made: dict[str, Any] = field(default_factory=dict)  # by name, the last time
-    how: How = "body"
-
-    @property
-    def is_telling(self) -> bool:
-        """Whether two different turns would differ in what they made."""
-        return any(bool((v - v == 0).any()) for v in self.made.values() if v.dtype != torch.bool)
-
-    def made_the_same(self, raised: BaseException, phase: Repeating) -> bool:
-        """Whether names hold the same tensors as they did in the program's own turn."""
-        trace = raised.__traceback__
-        while (
-            self.code is not None and trace is not None and trace.tb_frame.f_code is not self.code
-        ):
-            trace = trace.tb_next
-        if self.code is None or trace is None:
-            return self.code is None
-        now = trace.tb_frame.f_locals
-        return all(
-            _same(now.get(name), then)
-            for name, then in self.made.items()
-            if name not in phase.before_update
-        )
 
 
 class Body:
@@ -90,9 +54,12 @@ class Body:
         self._is_certain = is_certain
         self._apart = apart  # from the other ranks of the job: gradients are not summed up
         self._tries = 0
+        self.came_in = False  # a repeat showed that the bad value was there before it
         self._end_s = time.monotonic() + (MAX_S / 2 if apart else MAX_S)  # the others wait
         # Before harm is certain, or where the program goes on, everything must be put back.
-        self._is_strict = not is_certain or watch.plan.policy != "stop"
+        # Others would see what is put into a queue.
+        in_main = watch.progress.is_in_main_thread_alone()
+        self._is_strict = not is_certain or watch.plan.policy != "stop" or not in_main
 
     # ---- what is to be explained -----------------------------------------------------------
 
@@ -112,6 +79,7 @@ class Body:
                 evidence = self._reaches(phase, way, start, same)
                 if evidence is not None and is_conclusive(evidence):
                     return evidence
+                self.came_in |= evidence is not None
                 if phase.left_out <= back:
                     break
                 back = phase.left_out  # updates of the loop's turn were made before this one
@@ -126,14 +94,14 @@ class Body:
         """What a loop without an optimizer is about to update its leaves with."""
         if not self._is_possible():
             return None
-        ways, states = self._ways(user_frames(frame)), self._known_states()
-        return self._first(ways, states, lambda: ToBackward(self._watch, None, losses))
+        found, states = ways(user_frames(frame), self._watch.carried), self._known_states()
+        return self._first(found, states, lambda: ToBackward(self._watch, None, losses))
 
     def of_error(self, error: BaseException) -> tuple[Evidence, How] | None:
         """What an exception complains of that has ended the program: its frames are still there."""
         if not self._is_possible():
             return None
-        for way in self._ways_to_error(error):
+        for way in ways_to_error(error, self._watch.carried):
             for start in self._starts(self._known_states()):
                 for without in (nullcontext, torch.no_grad):
                     if self._is_enough():
@@ -147,35 +115,36 @@ class Body:
 
     def note_read(self, tensor: torch.Tensor, frame: FrameType) -> Noted | None:
         """A bad value is taken out. What is needed to do that again, should it come to matter."""
+        then, place = tensor.detach(), position(frame.f_code, frame.f_lasti)
+        return self._noted(frame, lambda meant: ToRead(self._watch, then, place, meant))
+
+    def note_call(self, module: Any, output: Any, frame: FrameType) -> Noted | None:
+        """A model is called with something bad. What is needed to see where that came from, right after
+        the call was repeated by itself."""
+        return self._noted(frame, lambda _: ToCall(self._watch, module, output), at_once=True)
+
+    def _noted(
+        self, frame: FrameType, phase: Callable[[list[Meant]], Repeating], *, at_once: bool = False
+    ) -> Noted | None:
         if not self._is_possible():
             return None
-        ways = list(self._ways(user_frames(frame), later=True, most=LAST_STATEMENTS))
-        then, place, states = (
-            tensor.detach(),
-            position(frame.f_code, frame.f_lasti),
-            self._known_states(),
-        )
+        watch, states = self._watch, self._known_states()
+        found = list(ways(user_frames(frame), watch.carried, later=True, most=LAST_STATEMENTS))
 
         def explain() -> tuple[Evidence, How] | Meant | None:
-            found = Body(self._watch)._of_read(ways, then, place, states)
-            return (found, "body") if isinstance(found, Evidence) else found
+            body, meant = Body(watch), list[Meant]()
+            if not at_once and not body._is_possible():
+                return None
+            evidence = body._first(found, states, lambda: phase(meant))
+            return (evidence, "body") if evidence is not None else next(iter(meant), None)
 
-        return Noted(capture(frame), explain) if ways else None
-
-    def _of_read(
-        self, ways: list[Way], then: torch.Tensor, place: Place, states: list[Any]
-    ) -> Evidence | Meant | None:
-        if not self._is_possible():
-            return None
-        meant: list[Meant] = []
-        found = self._first(ways, states, lambda: ToRead(self._watch, then, place, meant))
-        return found or next(iter(meant), None)
+        return Noted(capture(frame), explain) if found else None
 
     def _first(
-        self, ways: Iterable[Way], states: list[Any], phase: Callable[[], Repeating]
+        self, among: Iterable[Way], states: list[Any], phase: Callable[[], Repeating]
     ) -> Evidence | None:
         """What the first way shows that gets there."""
-        for way in ways:
+        for way in among:
             for start in self._starts(states):
                 if self._is_enough():
                     return None
@@ -183,6 +152,7 @@ class Body:
                 if evidence is not None and is_conclusive(evidence):
                     return evidence
                 if evidence is not None:
+                    self.came_in = True
                     break
         return None
 
@@ -191,7 +161,7 @@ class Body:
     def _is_possible(self) -> bool:
         return (
             can_repeat(self._watch, apart=self._apart)
-            and self._watch.progress.is_in_main_thread_alone()
+            and self._watch.progress.is_in_a_thread_alone()
         )
 
     def _is_enough(self) -> bool:
@@ -292,93 +262,7 @@ class Body:
                 watch.quiet(watch.step_begins, step)
 
             yield Way(run, [])
-        yield from self._ways(user_frames(step.frame))
-
-    def _ways_to_error(self, error: BaseException) -> Iterator[Way]:
-        """From the innermost of the frames that it left. The outermost model was called from one of them."""
-        traces, trace = [], error.__traceback__
-        while trace is not None:
-            traces.append(trace)
-            trace = trace.tb_next
-        called = next((t.tb_frame for t in traces if t.tb_frame.f_code is MODULE_CALL), None)
-        for trace in reversed(traces):
-            frame = trace.tb_frame
-            if kind_of_file(frame.f_code.co_filename) == USER:
-                yield from self._ways([(frame, trace.tb_lasti)], most=LAST_STATEMENTS)
-            elif frame is called:
-                yield _called_again(frame)
-
-    def _ways(
-        self,
-        frames: Iterable[tuple[FrameType, int]],
-        *,
-        later: bool = False,
-        most: Sequence[int] = (),
-    ) -> Iterator[Way]:
-        """`later`: the variables will have other values by then."""
-        for number, (frame, lasti) in enumerate(frames):
-            if number >= MAX_FRAMES:
-                return
-            for lead in leads_to(frame.f_code, lasti, most):
-                arguments = _arguments(lead, frame, self._watch.carried)
-                if arguments is not None:
-                    names = dict(frame.f_globals) if later else frame.f_globals
-                    work = _callable(lead, frame, names, arguments)
-                    yield Way(work, _roots(frame), lead.code, _tensors(lead.made, frame))
-
-
-def _roots(frame: FrameType | None) -> list[Any]:
-    frames = program_frames(frame)
-    return [root for f in frames for root in (f.f_globals, *f.f_locals.values())]
-
-
-def _tensors(names: Iterable[str], frame: FrameType) -> dict[str, Any]:
-    """And NumPy's arrays."""
-    found = {n: frame.f_locals.get(n) for n in names}
-    tensors = {n: v.detach() for n, v in found.items() if type(v) is torch.Tensor}
-    return tensors | {n: v for n, v in found.items() if _is_array(v)}
-
-
-def _is_array(value: Any) -> bool:
-    return type(value).__module__ == "numpy" and getattr(value, "dtype", None) in ARRAYS
-
-
-def _same(now: Any, then: Any) -> bool:
-    """What is not there, or is something else, is not compared."""
-    if type(now) is torch.Tensor and type(then) is torch.Tensor:
-        return same_values(now.detach(), then)
-    if not (_is_array(now) and _is_array(then)):
-        return True
-    same_kind = now.shape == then.shape and now.dtype == then.dtype
-    return same_kind and bool(((now == then) | ((now != now) & (then != then))).all())
-
-
-def _called_again(frame: FrameType) -> Way:
-    names = frame.f_locals
-    module, args, kwargs = names["self"], names.get("args", ()), names.get("kwargs", {})
-    return Way(lambda: module(*args, **kwargs), [module, args, kwargs, *_roots(frame)], how="call")
-
-
-def _arguments(lead: Lead, frame: FrameType, carried: Carried) -> Mapping[str, Any] | None:
-    before, found = carried.of(lead, frame), values_of(frame, lead.parameters)
-    if before is None:
-        return None
-    given = found | before
-    for name, by in lead.counted.items():
-        if type(given.get(name)) is not int:
-            return None
-        given[name] -= by
-    return given
-
-
-def _callable(
-    lead: Lead, frame: FrameType, names: dict[str, Any], arguments: Mapping[str, Any]
-) -> Callable[[], Any]:
-    cells = tuple(CellType(frame.f_locals.get(name)) for name in lead.code.co_freevars)
-    function = FunctionType(lead.code, names, lead.code.co_name, None, cells)
-    missing = [name for name in lead.parameters if name not in arguments]
-    given = {**arguments, **dict.fromkeys(missing)}
-    return lambda: function(**given)
+        yield from ways(user_frames(step.frame), self._watch.carried)
 
 
 def _patterns(optimizer: Optimizer) -> list[Any]:

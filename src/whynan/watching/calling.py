@@ -21,10 +21,11 @@ from whynan.seam.randomness import Saved
 from whynan.seam.sites import Frames, capture, program_frames
 from whynan.seam.tensors import tensors_in
 from whynan.seam.threads import is_alone
+from whynan.watching.body import Body
 from whynan.watching.grown import Grown, can_grow
-from whynan.watching.kept import Kept, same_values
-from whynan.watching.repeating import Repeating, can_repeat, once_more
-from whynan.watching.signs import Explained, Noted, is_conclusive
+from whynan.watching.kept import Kept
+from whynan.watching.repeating import Repeating, can_repeat, once_more, same_outputs
+from whynan.watching.signs import Explained, Meant, Noted, is_conclusive
 from whynan.watching.told import How
 
 if TYPE_CHECKING:
@@ -85,8 +86,13 @@ class Calls:
             _around(frame), local.states, local.grown, _autocasts(),
         )  # fmt: skip
 
-        def explain() -> tuple[Evidence, How] | None:
+        before = Body(self._watch, is_certain=False).note_call(module, output, frame)
+
+        def explain() -> tuple[Evidence, How] | Meant | None:
             found = self._explain(call)
+            if found is None and before is not None:
+                with self._watch.spending.counted():
+                    return before.explain()
             return None if found is None else (found.evidence, found.how)
 
         return Noted(call.frames, explain)
@@ -137,7 +143,7 @@ class Calls:
         with once_more(phase, kept, start, end_s, is_strict=is_strict) as execute:
             again, raised = execute(call.once_more)
             local.states, local.earlier, local.grown = now
-            is_same = raised is None and _is_same(call.output, again)
+            is_same = raised is None and same_outputs(call.output, again)
             # Any two outputs of NaN are the same.
             if not is_same or not (_has_finite(call.output) or kept.is_as_it_was()):
                 return None, kept.counted()
@@ -180,13 +186,6 @@ def _around(frame: FrameType | None) -> list[Any]:
     """The variables of the program's own files whose functions are running."""
     found = {id(f.f_globals): f.f_globals for f in program_frames(frame)}
     return list(found.values())
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    ours, theirs = tensors_in(one), tensors_in(other)
-    return len(ours) == len(theirs) and all(
-        same_values(a.detach(), b.detach()) for a, b in zip(ours, theirs, strict=True)
-    )
 
 
 def _has_finite(output: Any) -> bool:

@@ -11,8 +11,12 @@ from itertools import islice
 from types import CodeType, FrameType
 from typing import Any
 
+import torch
+
 from whynan.seam.sites import THIRD_PARTY, USER, kind_of_file
+from whynan.seam.tensors import bad_values
 from whynan.source.bodies import Lead, leads_to
+from whynan.source.turns import taken_over
 
 MAX_FRAMES = 3
 MAX_NAMES = 16
@@ -24,6 +28,7 @@ class Carried:
 
     def __init__(self) -> None:
         self._wanted: dict[tuple[CodeType, int], frozenset[str]] = {}
+        self._at_calls: dict[tuple[CodeType, int], frozenset[str]] = {}
         self._values: dict[CodeType, dict[str, Any]] = {}
 
     def note(self, frame: FrameType | None) -> None:
@@ -37,6 +42,23 @@ class Carried:
                 wanted = self._wanted[place] = names if len(names) <= MAX_NAMES else frozenset()
             if wanted:
                 self._values[found.f_code] = values_of(found, wanted)
+
+    def note_call(self, frame: FrameType | None) -> None:
+        """A model is called: what the turn began with is at hand still."""
+        for found, lasti in islice(user_frames(frame), MAX_FRAMES):
+            place = (found.f_code, lasti)
+            wanted = self._at_calls.get(place)
+            if wanted is None:
+                names = taken_over(found.f_code, lasti)
+                wanted = names if len(names) <= MAX_NAMES else frozenset()
+                self._at_calls[place] = wanted
+            if wanted:
+                self._values[found.f_code] = values_of(found, wanted)
+
+    def is_bad(self) -> bool:
+        """Whether something non-finite was taken over."""
+        values = [v for found in self._values.values() for v in found.values()]
+        return any(bad_values(v) is not None for v in values if isinstance(v, torch.Tensor))
 
     def of(self, lead: Lead, frame: FrameType) -> dict[str, Any] | None:
         """What the names of a way had for values; None where that is not known."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from whynan.arrays.numpy_errors import places_of
 from whynan.harm.ledger import Sign
 from whynan.seam.events import Decision
 from whynan.seam.optimizers import Optimizer
@@ -101,6 +102,7 @@ class Guarding(Phase):
         look = guard.before(step, at)
         self._look_back()
         if look is NOTHING and not watch.ledger.waits:
+            watch.since = None
             return "go"
         watch.ledger.backward_begins([] if watch.progress.scaling.in_use else look.losses)
         counted = watch.ledger.step_begins(look.gradients, look.norms)
@@ -108,6 +110,7 @@ class Guarding(Phase):
         if counted:
             watch.sample(step)
             return self._harm(counted, step)
+        self._note_loss(step, look.losses)
         if look.is_hidden:
             watch.progress.suspect()
         if look.is_large and watch.progress.may_go_live:
@@ -115,6 +118,21 @@ class Guarding(Phase):
             live.take_over(guard.local.values)
             watch.quiet.then(partial(watch.quiet, live.step_begins, step))
         return "go"
+
+    def _note_loss(self, step: Step, losses: list[Sign]) -> None:
+        """A bad loss with finite gradients is no harm; but if what made it is carried on into the next
+        turn, only this one shows where it began."""
+        watch = self.watch
+        before, watch.since = watch.since, None
+        if not losses or step.frame is None or not watch.spending.may_go_on():
+            return
+        body = Body(watch, is_certain=False)
+        with watch.spending.counted():
+            found = body.of_backward(step.frame, list(watch.guard.local.values))
+        if found is not None:
+            watch.since = found
+        elif body.came_in:
+            watch.since = before
 
     def _look_back(self) -> None:
         """On a device: what became of the update before this one."""
@@ -174,7 +192,10 @@ class Guarding(Phase):
             alone = len(watch.progress.stepping) <= 1  # else the loop goes on to another's update
             evidence, again = None, can_rewind and alone and watch.rewind.is_certain()
             if step is not None and not (again and not Body(watch).moves_on(step)):
-                evidence = Body(watch).of_step(step)
+                body = Body(watch)
+                evidence = body.of_step(step)
+                if evidence is None and body.came_in and watch.carried.is_bad():
+                    evidence = watch.since
             early = self._seen_early() if evidence is None else None
             if evidence is None and early is None and can_rewind:
                 watch.replay(sign)
@@ -199,7 +220,8 @@ class Guarding(Phase):
         sign = watch.guard.outside.read(tensor, value, frame, watch.progress.step, is_written)
         if sign is not None:
             noted = Body(watch).note_read(tensor, frame)
-            watch.ledger.read(place_of(frame), replace(sign, proof=noted or sign.proof))
+            proof = noted or sign.proof
+            watch.ledger.read(place_of(frame), replace(sign, proof=proof, places=places_of(frame)))
 
     def saved(self, obj: Any, frame: FrameType) -> None:
         watch = self.watch
@@ -209,9 +231,11 @@ class Guarding(Phase):
             sign = replace(sign, proof=Body(watch).note_read(bad, frame) or sign.proof)
         watch.ledger.saved(place_of(frame), sign)
 
-    def model_begins(self, args: Any, kwargs: Any) -> None:
+    def model_begins(self, args: Any, kwargs: Any, frame: FrameType) -> None:
         if self.watch.progress.traces:
             self.watch.calls.begins(args, kwargs)
+            if not self.watch.progress.uses_optimizer:  # else its steps tell
+                self.watch.carried.note_call(frame)
 
     def model_returned(self, module: Any, output: Any, frame: FrameType) -> None:
         """What the program does next with a bad output tells whether it deals with it: record that.

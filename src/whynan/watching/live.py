@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from whynan.arrays.numpy_errors import places_of
 from whynan.harm.ledger import Sign
 from whynan.model import Evidence
 from whynan.record.exceptions import complains
@@ -21,7 +22,16 @@ from whynan.seam.tensors import saved_tensors
 from whynan.seam.training import Step
 from whynan.watching.outside import place_of
 from whynan.watching.phases import Phase
-from whynan.watching.signs import COMPUTED, Explained, Noted, exit_code, is_older, sign_of, signs_of
+from whynan.watching.signs import (
+    COMPUTED,
+    Explained,
+    Noted,
+    exit_code,
+    is_conclusive,
+    is_older,
+    sign_of,
+    signs_of,
+)
 from whynan.watching.told import How
 
 if TYPE_CHECKING:
@@ -38,6 +48,7 @@ class Live(Phase):
     def __init__(self, watch: Watch) -> None:
         super().__init__(watch)
         self._calls = 0
+        self._begin = watch.recorder.tracer.next_index
         self._harmed = False  # this step
         self._error: BaseException | None = None  # that ended the program
         self._followed: Explained | Noted | None = (
@@ -73,11 +84,19 @@ class Live(Phase):
     def step_begins(self, step: Step) -> Decision:
         watch = self.watch
         gradients = watch.recorder.updates.before(step)
+        self._note_losses()
         self._count(watch.ledger.step_begins(signs_of(gradients)))
         if self._harmed and watch.plan.policy == "skip":
             return self._leave_out()
         watch.recorder.updates.begin(step)
         return "go"
+
+    def _note_losses(self) -> None:
+        """They may do no harm, but what made them may be carried on into the next turn."""
+        watch = self.watch
+        bad = [s.proof for s in watch.ledger.losses if isinstance(s.proof, Evidence)]
+        made = [evidence for evidence in bad if is_conclusive(evidence)]
+        watch.since = made[0] if made else watch.since if bad else None
 
     def _leave_out(self) -> Decision:
         self._harmed = False
@@ -89,6 +108,7 @@ class Live(Phase):
 
     def step_ends(self, step: Step) -> None:
         self._look_after(step)
+        self.watch.carried.note(step.frame)
         self.watch.step_is_over()
 
     def _look_after(self, step: Step) -> None:
@@ -147,9 +167,12 @@ class Live(Phase):
         self._unit_is_over()
 
     def _unit_is_over(self) -> None:
-        watch = self.watch
+        watch, recorder = self.watch, self.watch.recorder
         self._calls += 1
-        enough = self._calls >= LIVE_CALLS and not watch.recorder.outputs.is_waiting
+        enough = self._calls >= LIVE_CALLS and not recorder.outputs.is_waiting
+        if not (watch.progress.has_rested or watch.progress.uses_optimizer):
+            made = recorder.tracer.next_index - self._begin
+            enough &= made >= watch.plan.live_operations  # a small program ends before
         if enough and not watch.plan.stays_live:
             self._go_quiet()
 
@@ -185,7 +208,8 @@ class Live(Phase):
             signs = self._explained(checks.bad("observed", [(how, tensor)], capture(frame)))
             if not signs:
                 watch.guard.outside.meant.add(place)
-            watch.ledger.read(place, signs[0] if signs else None)
+            sign = replace(signs[0], places=places_of(frame)) if signs else None
+            watch.ledger.read(place, sign)
         elif checks.shadows:
             wrong = self._explained(checks.wrong("observed", [(how, tensor)], capture(frame)))
             if wrong:
@@ -232,11 +256,14 @@ class Live(Phase):
             self._harmed = True
             if watch.plan.policy == "warn":
                 told.later.add(sign.step)
-        elif watch.progress.has_rested and is_older(evidence):
+        elif is_older(evidence) and self._has_not_seen_all():
             self._tell_older(sign)
         else:
             self._harmed = True
             told.found(told.completed(evidence), self.how)
+
+    def _has_not_seen_all(self) -> bool:
+        return self.watch.progress.has_rested or self.watch.recorder.updates.has_missed()
 
     def _tell_older(self, sign: Sign) -> None:
         """It was there before the recording began: perhaps as the output that it began with."""
@@ -245,6 +272,8 @@ class Live(Phase):
             self.watch.tell(replace(sign, proof=self._followed))
         elif self._error is not None:
             self.watch.tell_exception(sign, self._error)
+        elif self.watch.since is not None and self.watch.carried.is_bad():
+            self.watch.tell(replace(sign, proof=Explained(self.watch.since, "body")))
         else:
             self.watch.tell(sign)
 

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from whynan.arrays.reach import keeps
 from whynan.record.harm import Harm
 from whynan.seam.events import Decision
 from whynan.seam.optimizers import Optimizer
@@ -64,7 +65,7 @@ class Phase:
 
     # models
     def model_called(self, module: Any) -> None: ...
-    def model_begins(self, args: Any, kwargs: Any) -> None: ...
+    def model_begins(self, args: Any, kwargs: Any, frame: FrameType) -> None: ...
     def model_returned(self, module: Any, output: Any, frame: FrameType) -> None: ...
     def output_returned(self, module: Any, bad: list[Harm]) -> None: ...
     def cast_begins(self, module: Any) -> None: ...
@@ -82,7 +83,8 @@ class Phase:
         """The user's own words; what a library prints of its own accord is not."""
         frames = capture(frame)
         if frames is not None and frames.user_code is None:
-            self.watch.ledger.text_shown(place_at(frames.code, frames.lasti), text)
+            place = place_at(frames.code, frames.lasti)
+            self.watch.ledger.text_shown(place, text, lambda sign: keeps(sign.places or (), frame))
 
     # the end
     def left_behind(self, names: Mapping[str, Any]) -> None: ...

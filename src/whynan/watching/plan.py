@@ -8,6 +8,7 @@ from typing import Literal
 
 Policy = Literal["stop", "skip", "warn"]
 LIVE_STEPS = 5  # recorded as they happen: most scripts fail early, and it is cheap
+LIVE_OPERATIONS = 1_500  # of a program that does not train: a few hundredths of a second
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +18,7 @@ class Plan:
     policy: Policy = "stop"
     traces: bool = True  # False: detect only
     live_steps: int = LIVE_STEPS
+    live_operations: int = LIVE_OPERATIONS  # at least, where a program does not train
     armed_from: int | None = None  # the step that another run is known to fail at
     always_live: bool = False  # record everything, and never go quiet
     save_batch: Path | None = None  # where the first failing batch is kept

@@ -9,6 +9,7 @@ from typing import Any
 from whynan.record.recorder import Recorder
 from whynan.seam.optimizers import Optimizer
 from whynan.seam.profiling import is_profiled
+from whynan.seam.threads import others_wait
 from whynan.watching.plan import Plan
 
 MAX_SUSPECTS = 8  # steps that are recorded because of something odd in the one before
@@ -52,6 +53,11 @@ class Progress:
         """Here and now, and in every step so far."""
         me = threading.get_ident()
         return me == threading.main_thread().ident and self.threads <= {me}
+
+    def is_in_a_thread_alone(self) -> bool:
+        """Or in another thread that has made every step, while nothing moves in the others."""
+        mine = self.threads <= {threading.get_ident()}
+        return self.is_in_main_thread_alone() or (mine and others_wait())
 
     @property
     def waits(self) -> bool:

@@ -25,7 +25,7 @@ from whynan.seam.events import Decision
 from whynan.seam.optimizers import Optimizer
 from whynan.seam.private import dispatch_modes, function_modes
 from whynan.seam.sites import capture
-from whynan.seam.tensors import bad_values, saved_tensors
+from whynan.seam.tensors import bad_values, saved_tensors, tensors_in
 from whynan.seam.training import Step
 from whynan.watching.kept import Kept, same_values
 from whynan.watching.live import Live
@@ -162,6 +162,29 @@ class ToRead(Repeating):
         if not signs:
             self._meant.append(Meant())
         raise Reached
+
+
+class ToCall(Repeating):
+    """To the same output of the same model."""
+
+    def __init__(self, watch: Watch, module: Any, then: Any) -> None:
+        super().__init__(watch, None, [])
+        self._module, self._then = module, then
+
+    def model_returned(self, module: Any, output: Any, frame: FrameType) -> None:
+        recorder = self.watch.recorder
+        if not self.is_here() or module is not self._module or not same_outputs(output, self._then):
+            return
+        signs = self._explained(recorder.outputs.ends(module, output, capture(frame)))
+        self.found = [s.proof for s in signs[:1]]
+        raise Reached
+
+
+def same_outputs(one: Any, other: Any) -> bool:
+    ours, theirs = tensors_in(one), tensors_in(other)
+    return len(ours) == len(theirs) and all(
+        same_values(a.detach(), b.detach()) for a, b in zip(ours, theirs, strict=True)
+    )
 
 
 def position(code: CodeType, lasti: int) -> Place:

@@ -42,6 +42,8 @@ class Noted:
 
 def explained(proof: Any) -> Explained | Meant | None:
     """What can be said of it without a second run."""
+    if isinstance(proof, Evidence):
+        return Explained(proof, "live")
     if isinstance(proof, Noted):
         found = proof.explain()
         return Explained(*found) if isinstance(found, tuple) else found

@@ -65,11 +65,13 @@ class Watch:
         keeps = plan.keeps_operands
         self.recorder = Recorder(self, self.quiet, self.guard.history, keeps_operands=keeps)
         self.recorder.batches.save_to = plan.save_batch
+        self.recorder.updates.spares = plan.always_live
         self.progress = Progress(plan, self.recorder)
         self.told = Told(teller, self.recorder)
         self.calls = Calls(self)
         self.spending = Spending()
         self.carried = Carried()
+        self.since: Evidence | None = None  # of a bad loss, if none was finite after it
         self.phase: Phase = Guarding(self)
         self._ladder = None if plan.compared is None else Ladder(plan.compared)
         self._patches = Patches()
@@ -208,7 +210,9 @@ class Watch:
         """Of harm that no recording has seen as it happened."""
         if self.told.has_begun:
             return
-        found = explained(sign.proof)
+        found = (
+            explained(sign.proof) if not sign.is_kept or isinstance(sign.proof, Evidence) else None
+        )
         if isinstance(found, Explained):
             self.told.found(found.evidence, found.how)
         elif found is None:

@@ -14,7 +14,7 @@ Example
     gain = torch.log(torch.expm1(x))     # a compiler that makes it exp(x) - 1 loses a small x
 
 Use instead
-    @torch.compiler.disable              # a way around: of the function around that line
+    @torch.compiler.disable              # workaround: of the function around that line
     def gain(x): ...
 
 When it is fine
@@ -30,9 +30,9 @@ from whynan.diagnosis.words import at, bad_values, plural, subject
 from whynan.model import Climb, Evidence, Finding, Fix, OpRecord, Rung, number
 
 STAGES = {
-    "eager": "the graph of the function, operation by operation",
+    "eager": "the graph of the function, one operation at a time",
     "aot_eager": "with its gradient traced",
-    "aot_eager_decomp_partition": "taken apart into elementary operations",
+    "aot_eager_decomp_partition": "broken down into elementary operations",
 }
 
 
@@ -54,7 +54,7 @@ def compiled_only(op: OpRecord, evidence: Evidence) -> Finding | None:
 def _fixes(climb: Climb) -> tuple[Fix, ...]:
     around = Fix(
         kind="uncompiled",
-        title="a way around: `@torch.compiler.disable` on the function around that line",
+        title="workaround: `@torch.compiler.disable` on the function around that line",
     )
     if climb.operations and not climb.departs:
         return (around,)
@@ -72,7 +72,7 @@ def _fixes(climb: Climb) -> tuple[Fix, ...]:
 def _inferred(climb: Climb) -> str:
     if climb.operations and not climb.departs:
         return "no operation is wrong by itself: what is compiled together is rounded less often, and these operands are so close to the edge that it decides"
-    return f"the fault is in what `{climb.turn.name}` adds to the stage before: it is not the program's formula"
+    return f"the fault is in what `{climb.turn.name}` adds to the stage before: the program's formula is not at fault"
 
 
 def _label(op: OpRecord, climb: Climb) -> str:
@@ -102,11 +102,11 @@ def _turned(evidence: Evidence) -> tuple[str, ...]:
     bad = evidence.path[0]
     of = f"the gradient of `{short_call(bad)}`" if bad.derived else f"`{short_call(bad)}`"
     line = f" on line {bad.site.line}" if bad.site is not None else ""
-    return (f"{of}{line} makes {bad_values(bad.out)} of it",)
+    return (f"{of}{line} turns it into {bad_values(bad.out)}",)
 
 
 def _rung(rung: Rung) -> str:
     stage = STAGES.get(rung.name)
-    what = f", {stage}" if stage else ", compiled"
+    what = f" ({stage})" if stage else " (compiled)"
     bad = f"{plural(rung.bad, 'value')} not finite" if rung.bad else "finite"
     return f"{rung.name}{what}: {bad}"

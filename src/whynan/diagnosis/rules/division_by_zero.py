@@ -24,7 +24,7 @@ from __future__ import annotations
 from whynan.diagnosis.makers import divisor_is, larger_eps
 from whynan.diagnosis.naming import right_number, short_call
 from whynan.diagnosis.registry import rule
-from whynan.diagnosis.words import called, origin_label, plural, subject
+from whynan.diagnosis.words import called, of_values, origin_label, plural, subject
 from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, number
 from whynan.ops.table import row
 
@@ -66,7 +66,7 @@ HELPS = {
         Fix(kind="clamp_denominator", title="the divisor is the range of the values, 0 when all are equal: bound it from below, `.clamp(min=1e-6)`"),
     ),
     "number less one": (
-        Fix(kind="clamp_denominator", title="the divisor is a number less one, 0 where there is a single one: `.clamp(min=1)`"),
+        Fix(kind="clamp_denominator", title="the divisor is a count minus one, which is 0 for a single item: `.clamp(min=1)`"),
     ),
 }  # fmt: skip
 
@@ -90,10 +90,8 @@ def division_by_zero(op: OpRecord, evidence: Evidence) -> Finding | None:
     over = f"{number(dividend.value)} " if dividend is not None else ""
     observed = []
     if divisor is not None and divisor.stats is not None and divisor.stats.count > 1:
-        observed.append(
-            f"{plural(divisor.stats.zeros, 'value')} of {divisor.stats.count:,} in "
-            f"{called(divisor, 'the divisor')} {'is' if divisor.stats.zeros == 1 else 'are'} exactly 0"
-        )
+        where = f" in {called(divisor, 'the divisor')}"
+        observed.append(f"{of_values(divisor.stats.zeros, divisor.stats.count, where)} exactly 0")
     elif divisor is not None:
         observed.append(f"{called(divisor, 'the divisor')} is exactly 0")
     many = divisor is not None and divisor.stats is not None and divisor.stats.zeros > 1

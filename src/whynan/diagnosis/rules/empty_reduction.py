@@ -52,9 +52,11 @@ def empty_reduction(op: OpRecord, evidence: Evidence) -> Finding | None:
 
 def _fixes(count: int, *, spread: bool, loads: bool) -> tuple[Fix, ...]:
     if spread and count == 1:
-        how = ": `DataLoader(..., drop_last=True)`" if loads else ", or join it to the one before"
+        how = (
+            ": `DataLoader(..., drop_last=True)`" if loads else ", or merge it with the one before"
+        )
         return (
-            Fix(kind="drop_last", title=f"if it is the last batch that has one sample, leave it out{how}"),
+            Fix(kind="drop_last", title=f"if only the last batch has a single sample, leave it out{how}"),
             Fix(kind="correction_0", title="or use `correction=0` (`unbiased=False`), which is 0 for one value"),
         )  # fmt: skip
     return (
@@ -72,7 +74,7 @@ def _ignored(op: OpRecord, evidence: Evidence) -> Finding:
         n = "the only target is" if stats.count == 1 else f"all {stats.count:,} targets are"
         reason, keep = f"{n} {ignore:.0f}, which it ignores", f"target != {ignore:.0f}"
         fixes = (
-            Fix(kind="skip_batch", title=f"skip a batch without targets: go on only if `({keep}).any()`"),
+            Fix(kind="skip_batch", title=f"skip batches without targets: use the loss only if `({keep}).any()`"),
             Fix(kind="guard_count", title=f"or use `reduction=\"sum\"` and divide by `({keep}).sum().clamp(min=1)`"),
         )  # fmt: skip
     return Finding(

@@ -28,7 +28,7 @@ from whynan.model import Evidence, Finding, Fix, Operand, OpRecord
 GUARD = Fix(
     kind="guard_mask", title="leave each row at least one unmasked entry, or drop such rows"
 )
-GIVE_A_KEY = Fix(kind="guard_mask", title="give every row of the mask at least one visible key, or leave samples without any out of the batch")  # fmt: skip
+GIVE_A_KEY = Fix(kind="guard_mask", title="give every row of the mask at least one visible key, or leave out samples that have none")  # fmt: skip
 FINITE_FILL = Fix(kind="finite_fill", title="mask with `torch.finfo(scores.dtype).min` instead of -inf; such rows become uniform")  # fmt: skip
 
 
@@ -42,7 +42,7 @@ def fully_masked_softmax(op: OpRecord, evidence: Evidence) -> Finding | None:
         return None
     row = op.outputs[0].index if op.outputs else None
     return Finding(
-        headline=f"{subject(evidence)} because `{short_call(op)}` was given a row that is masked entirely",
+        headline=f"{subject(evidence)} because `{short_call(op)}` was given a row that is entirely masked",
         observed=(f"all {part.count} scores of the row{at(row[:-1] if row else None)} are -inf",),
         label=origin_label(op),
         culprit=op.inputs.index(x),

@@ -24,10 +24,10 @@ from __future__ import annotations
 import math
 
 from whynan.diagnosis.log_fixes import log_fixes
-from whynan.diagnosis.makers import BOUNDS, CHOOSING, DOUBLE_WHERE, why_no_gradient
+from whynan.diagnosis.makers import BOUNDS, CHOOSING, double_where, why_no_gradient
 from whynan.diagnosis.naming import short_call
 from whynan.diagnosis.registry import rule
-from whynan.diagnosis.words import called, origin_label, plural, subject
+from whynan.diagnosis.words import called, of_values, origin_label, subject
 from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, number
 from whynan.ops.op import Op
 from whynan.ops.table import forward_of, row
@@ -46,13 +46,12 @@ def gradient_singularity(op: OpRecord, evidence: Evidence) -> Finding | None:
     point, upstream_grad = _roles(op)
     observed = []
     if upstream_grad is not None:
-        observed.append(f"the gradient arriving there is {number(upstream_grad.value)}")
+        observed.append(f"the incoming gradient there is {number(upstream_grad.value)}")
     if _at_an_edge(known):
-        observed.append("it is taken at the edge of the domain, where the gradient is infinite")
+        observed.append("its input is at the edge of the domain, where the gradient is infinite")
     elif point is not None and point.stats is not None and point.value == 0:
-        observed.append(
-            f"{plural(point.stats.zeros, 'value')} of {point.stats.count:,} exactly 0 at that point"
-        )
+        stats = point.stats
+        observed.append(f"{of_values(stats.zeros, stats.count, ' there')} exactly 0")
     elif point is not None:
         observed.append(f"the derivative is taken at {number(point.value)}")
     inferred = []
@@ -121,21 +120,22 @@ def _exact_forms(forward: Op, point: Operand | None) -> tuple[Fix, ...]:
 
 
 def _fixes(forward: Op, point: Operand | None) -> tuple[Fix, ...]:
+    select = double_where(forward.name)
     if forward.name in ("svd", "eigh"):
         return (Fix(kind="separate_values", title="repeated singular or eigenvalues have no unique vectors: add a little noise, or use only the values"),)  # fmt: skip
     if forward.name == "pow":
         return (
             Fix(kind="clamp_argument", title="clamp the base at a small positive value"),
-            DOUBLE_WHERE,
+            select,
         )
     if forward.name == "sqrt":
-        return (*((VECTOR_NORM,) if _may_be_a_norm(point) else ()), EPS_INSIDE, DOUBLE_WHERE)
+        return (*((VECTOR_NORM,) if _may_be_a_norm(point) else ()), EPS_INSIDE, select)
     if _at_an_edge(forward):
         return (Fix(kind="clamp_argument", title="clamp the argument strictly inside the domain, about 1e-6 away from its ends in float32"),)  # fmt: skip
     if forward.singular:
         return (
             *_exact_forms(forward, point),
-            DOUBLE_WHERE,
+            select,
             Fix(kind="clamp_argument", title="clamp the operand at a small positive value"),
         )
-    return (DOUBLE_WHERE,)
+    return (select,)

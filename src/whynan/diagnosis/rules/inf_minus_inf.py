@@ -31,7 +31,7 @@ from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, number
 from whynan.ops.table import that
 
 LARGEST = that("largest") | {"logsumexp", "maximum"}
-ROW_WITH_A_CHOICE = Fix(kind="guard_mask", title="leave every row at least one entry that is not masked, or skip such rows; a finite fill would only choose among what is masked")  # fmt: skip
+ROW_WITH_A_CHOICE = Fix(kind="guard_mask", title="leave at least one entry of every row unmasked, or skip such rows; with a finite fill it would only choose among masked entries")  # fmt: skip
 SELECT = Fix(kind="select_finite", title="keep infinities out of the arithmetic: select with the mask, `torch.where(mask, x, y)`, instead of adding them")  # fmt: skip
 
 
@@ -44,14 +44,14 @@ def inf_minus_inf(op: OpRecord, evidence: Evidence) -> Finding | None:
     values = ", ".join(f"{spoken(op, o)} = {number(o.value)}" for o in infinite)
     masked = _nothing_left(infinite)
     what = (
-        "was given a row of nothing but -inf"
+        "was given a row of nothing but -inf: all of it is masked"
         if masked
         else "subtracted an infinity from an infinity"
     )
     return Finding(
         headline=f"{subject(evidence)} because `{short_call(op)}` {what}",
-        observed=tuple(v for v in (values and f"operands there: {values}",) if v),
-        inferred=("these infinities were written by the program; the NaN is made here",),
+        observed=tuple(v for v in (values and f"it was given {values}",) if v),
+        inferred=("the program wrote these infinities on purpose; here they turn into NaN",),
         label=origin_label(op),
         culprit=op.inputs.index(infinite[0]) if infinite else None,
         fixes=(ROW_WITH_A_CHOICE,) if masked else (SELECT,),

@@ -34,8 +34,8 @@ def inf_over_inf(op: OpRecord, evidence: Evidence) -> Finding | None:
     values = ", ".join(f"{spoken(op, o)} = {number(o.value)}" for o in op.inputs)
     return Finding(
         headline=f"{subject(evidence)} because `{short_call(op)}` divided an infinity by an infinity",
-        observed=(f"operands there: {values}",),
-        inferred=("these infinities were written by the program; the NaN is made here",),
+        observed=(f"it was given {values}",),
+        inferred=("the program wrote these infinities on purpose; here they turn into NaN",),
         label=origin_label(op),
         culprit=op.inputs.index(infinite[0]),
         fixes=(Fix(kind="select_finite", title="replace the infinities before dividing, or divide only where both are finite"),),

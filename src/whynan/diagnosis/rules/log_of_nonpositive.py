@@ -35,7 +35,7 @@ LARGEST_LOG = 709.0  # of a float64
 WHERE = frozenset({"where"})  # how `logdet` marks a negative determinant
 
 
-LOGITS = Fix(kind="logits_form", title="use the logits as they are before the `sigmoid`: `logit` only takes it back, with what it rounded")  # fmt: skip
+LOGITS = Fix(kind="logits_form", title="use the logits from before the `sigmoid`: `logit` only undoes it, and keeps its rounding")  # fmt: skip
 
 
 @rule("N012", "log-of-nonpositive", "log_nonpositive", ops=failing("log_nonpositive") | WHERE)
@@ -64,7 +64,7 @@ def _fixes(op: OpRecord, x: Operand) -> tuple[Fix, ...]:
         return (LOGITS,)
     domain = row(op.name).domain
     if domain is not None and x.value is not None and x.value < domain.low:
-        title = f"the argument has to be above {number(domain.low)}: make it so where it comes from, as by `softplus` or `exp`; a clamp has no gradient below its bound"
+        title = f"the argument must be above {number(domain.low)}: see to that where it is computed, for example with `softplus` or `exp`; a clamp has no gradient below its bound"
         return (Fix(kind="positive_form", title=title), *log_fixes(x)[1:])
     return log_fixes(x)
 
@@ -156,7 +156,7 @@ def _inferred(op: OpRecord, x: Operand) -> tuple[str, ...]:
     masking = masked_by(x)
     if masking is not None:
         either = "; `log_softmax` gives -inf as well" if "softmax" in masking.name else ""
-        return (f"that 0 is exact, nothing was rounded: a `where` after the logarithm leaves its gradient NaN{either}",)  # fmt: skip
+        return (f"that 0 is exact, not rounded: a `where` after the logarithm would leave its gradient NaN{either}",)  # fmt: skip
     if maker.name == "_softmax" and maker.inputs:
         part = maker.inputs[0].slice_stats
         if part is not None and part.min is not None and part.max is not None:

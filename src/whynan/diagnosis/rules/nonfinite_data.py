@@ -33,7 +33,7 @@ from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, Scalar, numb
 
 CLEAN_DATA = Fix(
     kind="clean_data",
-    title="find these rows where the data is made, and drop them or fill the gaps before training",
+    title="drop these rows where the data is prepared, or fill the gaps, before training",
 )
 ONE_PROCESS = Fix(
     kind="one_process",
@@ -41,7 +41,7 @@ ONE_PROCESS = Fix(
 )
 CLEAN_COLUMN = Fix(
     kind="clean_column",
-    title="find what computes that column: a constant one divided by its spread of 0 is NaN; repair it there, or leave the column out",
+    title="find what computes that column: a constant column divided by its spread of 0 is NaN; repair it there, or leave the column out",
 )
 EARLIER_CHECKPOINT = Fix(
     kind="earlier_checkpoint",

@@ -1,4 +1,4 @@
-"""An operation that cannot be seen into.
+"""An operation that cannot be looked into.
 
 What it catches
     Finite values in, a non-finite value out of a custom operator or a fused kernel whose inner
@@ -66,14 +66,14 @@ def unexplained(op: OpRecord, evidence: Evidence) -> Finding:
         lost = "operands are" if len(gone) == len(op.inputs) else "operand is"
         which = f"what {' and '.join(gone)} was" if gone else "what it was given"
         return Finding(
-            headline=f"{subject(evidence)}: it appeared in `{short_call(op)}`, whose {lost} gone",
+            headline=f"{subject(evidence)}: it appeared in `{short_call(op)}`, whose {lost} lost",
             observed=tuple(f"{what}: {stats}" for what, stats in named if stats),
             unknown=(f"{which}: that is no longer in memory, or was changed since",),
             label=origin_label(op),
             fixes=(OUT_OF_PLACE,) if op.op.split(".")[1].endswith("_") else (),
         )
     return Finding(
-        headline=f"{subject(evidence)}: it appeared inside `{name}`, which cannot be seen into",
+        headline=f"{subject(evidence)}: it appeared inside `{name}`, which cannot be looked into",
         observed=tuple(f"{what}: {stats}" for what, stats in named if stats),
         unknown=(f"which step inside `{short_call(op)}` made the non-finite value",),
         label=origin_label(op),

@@ -58,7 +58,7 @@ def _help(name: str, domain: Domain) -> str:
     if name in POWERS:
         return "keep the base of a fractional power above 0: `.clamp(min=1e-6)` before it"
     if len(domain.ends) == 2:
-        return f"clamp the argument inside {domain}, about 1e-6 away from its ends in float32"
+        return f"clamp the argument to {domain}, staying about 1e-6 away from its ends in float32"
     if domain.low == 0:
         return "keep the argument above 0: `.clamp(min=eps)`, or `softplus` of what a model gives"
     return (

@@ -22,14 +22,15 @@ from __future__ import annotations
 
 import math
 
-from whynan.diagnosis.makers import DOUBLE_WHERE, dropped_too_late, vanishing_divisor
+from whynan.diagnosis.makers import double_where, dropped_too_late, vanishing_divisor
 from whynan.diagnosis.naming import call_of, short_call
 from whynan.diagnosis.registry import rule
 from whynan.diagnosis.words import dtype_max, origin_label, spoken, subject
 from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, dotted, number
-from whynan.ops.table import forward_of, row, that
+from whynan.ops.table import forward_of, reading, row, that
 
-COMPRESSING, GROWING = that("compresses"), that("grows")
+COMPRESSING, GROWING, CASTS = that("compresses"), that("grows"), that("casts")
+LONG_PRODUCTS = that("multiplies") & (reading("prefix") | reading("reduction"))
 
 
 @rule("N050", "overflow", "overflow", kinds=("operation", "absorbed"))
@@ -39,7 +40,7 @@ def overflow(op: OpRecord, evidence: Evidence) -> Finding | None:
     if op.name in COMPRESSING and not op.derived:
         return None
     exact_is_finite = op.exact is not None and math.isfinite(op.exact)
-    if math.isnan(op.value) and not exact_is_finite:
+    if math.isnan(op.value) and not (exact_is_finite and _can_exceed(op)):
         return None
     if op.derived and not exact_is_finite and (op.exact is not None or row(op.name).poles):
         return None  # infinite in any precision: the derivative itself is singular
@@ -55,8 +56,20 @@ def overflow(op: OpRecord, evidence: Evidence) -> Finding | None:
         inferred=late or _inferred(op, evidence),
         label=origin_label(op),
         culprit=op.inputs.index(culprit) if culprit is not None else None,
-        fixes=(DOUBLE_WHERE,) if late else _what_helps(op, dtype, small),
+        fixes=(double_where(short_call(op)),) if late else _what_helps(op, dtype, small),
     )
+
+
+def _can_exceed(op: OpRecord) -> bool:
+    """Whether products of its operands, added up, can pass the type's end: a NaN may have other reasons."""
+    limit, stats = dtype_max(op.dtype), [o.stats for o in op.inputs]
+    if limit is None or op.derived or op.name in GROWING or row(op.name).reads == "elementwise":
+        return True
+    known = [s for s in stats if s is not None and s.min is not None and s.max is not None]
+    if len(known) < len(stats):
+        return True
+    most = max((max(abs(s.min or 0), abs(s.max or 0)) for s in known), default=math.inf)
+    return most * most * max(s.count for s in known) > limit if known else True
 
 
 def _what_helps(op: OpRecord, dtype: str, small: Operand | None) -> tuple[Fix, ...]:
@@ -110,7 +123,7 @@ def _observed(op: OpRecord, dtype: str, culprit: Operand | None) -> tuple[str, .
         if o.value is not None and o.index is not None and o.slice_stats is None
     ]
     if values:
-        facts.append(f"operands there: {', '.join(values[:3])}")
+        facts.append(f"it was given {', '.join(values[:3])}")
     if culprit is not None and culprit.slice_stats is not None:
         part = culprit.slice_stats
         what = "a gradient" if _clips(op) and not culprit.name else spoken(op, culprit)
@@ -142,7 +155,11 @@ def _fixes(op: OpRecord, dtype: str) -> tuple[Fix, ...]:
     fixes = []
     if op.name in GROWING:
         fixes.append(Fix(kind="clamp_exponent", title="clamp the argument, or use a form that subtracts the maximum first (`softmax`, `logsumexp`, `softplus`)"))  # fmt: skip
-    if dtype == "float16":
+    if op.name in LONG_PRODUCTS:
+        fixes.append(Fix(kind="log_space", title="add logarithms instead of multiplying: `torch.log(x)` summed by `sum` or `cumsum`, and go on with the logarithm of the product"))  # fmt: skip
+    if dtype == "float16" and op.name in CASTS and not op.derived:
+        fixes.append(Fix(kind="wider_dtype", title="leave it in float32, or cast to bfloat16: float16 ends at 65504"))  # fmt: skip
+    elif dtype == "float16":
         fixes.append(Fix(kind="wider_dtype", title="compute this part in float32 or bfloat16"))
     if op.derived:
         fixes.append(Fix(kind="clip_gradients", title="scale the loss or the values down before this operation; clipping after the overflow is too late"))  # fmt: skip

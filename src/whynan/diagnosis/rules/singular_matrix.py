@@ -24,7 +24,7 @@ import re
 from whynan.diagnosis.naming import short_call
 from whynan.diagnosis.registry import rule
 from whynan.diagnosis.words import called, origin_label, subject
-from whynan.model import Evidence, Finding, Fix, OpRecord, dotted
+from whynan.model import Evidence, Finding, Fix, OpRecord, dotted, number
 from whynan.ops.op import Op
 from whynan.ops.table import row
 
@@ -42,6 +42,9 @@ def singular_matrix(op: OpRecord, evidence: Evidence) -> Finding | None:
         return None  # a determinant of a singular matrix is 0; an infinite one has overflowed
     x = next((o for o in op.inputs if o.stats is not None and len(o.stats.shape) > 1), None)
     observed = [f"{called(x, 'the matrix')}: {x.stats}"] if x is not None else []
+    if x is not None and x.eigenvalues is not None:
+        low, high = x.eigenvalues
+        observed.append(f"its eigenvalues lie between {number(low)} and {number(high)}")
     shape = dotted(x.stats.shape) if x is not None and x.stats is not None else ""
     return Finding(
         headline=f"{subject(evidence)} because `{short_call(op)}` was given a {shape} matrix that {_what_fails(asked, evidence)}",

@@ -19,7 +19,7 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.diagnosis.makers import DOUBLE_WHERE, dropped_too_late
+from whynan.diagnosis.makers import double_where, dropped_too_late
 from whynan.diagnosis.naming import short_call
 from whynan.diagnosis.registry import rule
 from whynan.diagnosis.words import called, origin_label, some_of, subject
@@ -28,7 +28,8 @@ from whynan.ops.table import row
 
 CDIST = Fix(kind="stable_form", title="use a form without the subtraction, for distances `torch.cdist`")  # fmt: skip
 VAR = Fix(kind="stable_form", title="use a form without the subtraction, for a variance `x.var(correction=0)`")  # fmt: skip
-DEVIATIONS = Fix(kind="stable_form", title="a mean of squares less a squared mean loses its digits: average the squared deviations from the mean instead")  # fmt: skip
+DEVIATIONS = Fix(kind="stable_form", title="a mean of squares minus a squared mean loses its digits: average the squared deviations from the mean instead")  # fmt: skip
+EARLIER = Fix(kind="earlier_checkpoint", title="a variance is never negative: it came in like that, so go back to a checkpoint from before, or let the layer measure it anew")  # fmt: skip
 
 
 def _without_subtraction(x: Operand) -> tuple[Fix, ...]:
@@ -43,9 +44,18 @@ def _without_subtraction(x: Operand) -> tuple[Fix, ...]:
     return (DEVIATIONS,) if {"pow", "square"} & set(makers[1:3]) else ()
 
 
+def _is_held(x: Operand) -> bool:
+    """A variance that a layer keeps: no formula is to blame."""
+    return (x.source or "").startswith(("parameter", "buffer"))
+
+
+def _given(x: Operand) -> str:
+    return x.source if _is_held(x) and x.source else called(x, "a value")
+
+
 @rule("N013", "sqrt-of-negative", "sqrt_negative")
 def sqrt_of_negative(op: OpRecord, evidence: Evidence) -> Finding | None:
-    x = op.operand("self")
+    x = op.operand("self", row(op.name).of)
     if op.derived or x is None or x.value is None or x.value >= 0:
         return None
     observed = [f"the first one is {number(x.value)}"]
@@ -57,12 +67,12 @@ def sqrt_of_negative(op: OpRecord, evidence: Evidence) -> Finding | None:
     if operands and abs(x.value) < 1e-3 * max(operands):
         inferred = (*late, "a difference of nearly equal numbers: rounding decides its sign")
     return Finding(
-        headline=f"{subject(evidence)} because `{short_call(op)}` was given {called(x, 'a value')} = {number(x.value)}",
+        headline=f"{subject(evidence)} because `{short_call(op)}` was given {_given(x)} = {number(x.value)}",
         observed=tuple(observed),
         inferred=inferred,
         label=origin_label(op),
         culprit=op.inputs.index(x),
-        fixes=(DOUBLE_WHERE,) if late else (
+        fixes=(double_where(short_call(op)),) if late else (EARLIER,) if _is_held(x) else (
             *_without_subtraction(x),
             Fix(kind="clamp_argument", title="clamp the argument at a small positive value: `.clamp(min=1e-12).sqrt()`"),
         ),

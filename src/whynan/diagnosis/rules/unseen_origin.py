@@ -30,7 +30,7 @@ from whynan.model import Evidence, Finding, Fix, OpRecord
 @rule("N091", "unseen-origin", "opaque", kinds=("unseen",))
 def unseen_origin(op: OpRecord, evidence: Evidence) -> Finding | None:
     return Finding(
-        headline=f"{subject(evidence)} at step {evidence.step}; what made it was not seen",
+        headline=f"{subject(evidence)} at step {evidence.step}; the operation that made it was not seen",
         observed=(f"the guard saw it at step {evidence.step}; the steps before it were healthy",),
         unknown=("which operation made the first non-finite value",),
         fixes=(

@@ -32,7 +32,7 @@ def unstable_result(op: OpRecord, evidence: Evidence) -> Finding | None:
     if opinions is None or opinions.judgement != "unstable":
         return None
     return Finding(
-        headline=f"{subject(evidence)} because {whose(op)} gave another result than it gives from the same operands again",
+        headline=f"{subject(evidence)} because {whose(op)} gave a different result when computed again from the same operands",
         observed=tuple(map(told, opinions.asked[:4])),
         inferred=("the kernel's result is not determined by its operands: a race, or memory that it read before writing it",),
         label=origin_label(op),

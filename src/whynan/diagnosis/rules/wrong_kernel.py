@@ -15,7 +15,7 @@ Example
     out = F.scaled_dot_product_attention(q, k, v)     # its kernel's gradient of q is NaN
 
 Use instead
-    with torch.nn.attention.sdpa_kernel(SDPBackend.MATH):     # a way around
+    with torch.nn.attention.sdpa_kernel(SDPBackend.MATH):     # a workaround
         out = F.scaled_dot_product_attention(q, k, v)
 
 When it is fine
@@ -34,10 +34,10 @@ from whynan.ops.table import kernel
 
 SHOWN = 5  # implementations in the report
 HELP = {
-    "math": Fix(kind="sdpa_math", title="a way around: choose another attention kernel, `with torch.nn.attention.sdpa_kernel(SDPBackend.MATH):` around the call"),
-    "one by one": Fix(kind="plain_optimizer", title="a way around: make the optimizer with `fused=False`"),
-    "without cuDNN": Fix(kind="without_cudnn", title="a way around: `with torch.backends.cudnn.flags(enabled=False):` around the call"),
-    "without oneDNN": Fix(kind="without_onednn", title="a way around: `with torch.backends.mkldnn.flags(enabled=False):` around the call"),
+    "math": Fix(kind="sdpa_math", title="workaround: choose another attention kernel, `with torch.nn.attention.sdpa_kernel(SDPBackend.MATH):` around the call"),
+    "one by one": Fix(kind="plain_optimizer", title="workaround: make the optimizer with `fused=False`"),
+    "without cuDNN": Fix(kind="without_cudnn", title="workaround: `with torch.backends.cudnn.flags(enabled=False):` around the call"),
+    "without oneDNN": Fix(kind="without_onednn", title="workaround: `with torch.backends.mkldnn.flags(enabled=False):` around the call"),
 }  # fmt: skip
 TORCHS = "https://github.com/pytorch/pytorch/issues"
 
@@ -50,9 +50,9 @@ def wrong_kernel(op: OpRecord, evidence: Evidence) -> Finding | None:
     if opinions is None or opinions.judgement != "kernel":
         return None
     return Finding(
-        headline=f"{subject(evidence)} because the kernel {kernel_name(opinions)} is wrong: another gives a finite value",
+        headline=f"{subject(evidence)} because the kernel {kernel_name(opinions)} is wrong: another one gives a finite value",
         observed=(_kernel(op, opinions), *map(told, opinions.asked[:SHOWN])),
-        inferred=("the operands are finite and ordinary, and no correct implementation fails on them: it is not the program's formula",),
+        inferred=("the operands are finite and ordinary, and no correct implementation fails on them: the program's formula is not at fault",),
         label=origin_label(op),
         fixes=(*_around(op), _report(op)),
     )  # fmt: skip
@@ -65,7 +65,7 @@ def _reduced(op: OpRecord, opinions: Opinions, evidence: Evidence) -> Finding:
     return Finding(
         headline=f"{subject(evidence)} because a setting lets {kernel_name(opinions)} compute less exactly: without it the value is finite",
         observed=(_kernel(op, opinions), *map(told, opinions.asked[:SHOWN])),
-        inferred=("the operands are finite, and the same kernel is right with the setting taken back: it is not the program's formula",),
+        inferred=("the operands are finite, and the same kernel is right with the setting taken back: the program's formula is not at fault",),
         label=origin_label(op),
         fixes=(Fix(kind="full_precision", title=f"take the setting back: `{switch}`"),),
     )  # fmt: skip

@@ -44,7 +44,7 @@ def zero_times_inf(op: OpRecord, evidence: Evidence) -> Finding | None:
     return Finding(
         headline=f"{subject(evidence)} because `{short_call(op)}` multiplied 0 by an infinity",
         observed=tuple(observed),
-        inferred=("the infinity was written by the program; the NaN is made here",),
+        inferred=("the program wrote the infinity on purpose; here it turns into NaN",),
         label=origin_label(op),
         culprit=op.inputs.index(zero) if zero is not None else None,
         fixes=(Fix(kind="masked_fill", title="select instead of multiplying: `x.masked_fill(mask, value)` or `torch.where`"),),

@@ -1,4 +1,4 @@
-"""Softmax over a row that may be masked entirely.
+"""Softmax over a row that may be entirely masked.
 
 What it catches
     `softmax(scores.masked_fill(mask, -inf))`, also by `where(mask, scores, -inf)` or

@@ -7,6 +7,7 @@ from whynan.repair.case import Candidate, Case
 from whynan.repair.rewrites import (
     across,
     arrays,
+    ceilings,
     clamps,
     corrections,
     data,
@@ -16,7 +17,9 @@ from whynan.repair.rewrites import (
     existing,
     exponentials,
     features,
+    gaps,
     iterations,
+    learnt,
     log_space,
     logarithms,
     marked,
@@ -25,6 +28,7 @@ from whynan.repair.rewrites import (
     moments,
     noise,
     options,
+    outliers,
     plain,
     precision,
     products,
@@ -38,7 +42,7 @@ from whynan.repair.rewrites import (
 )
 
 FAMILIES = (
-    marked, entropy, noise, squashed, products, moments, existing, options, logarithms, across, running_sums, corrections, iterations, exponentials, log_space, roots, selection, plain, division, domain, clamps, masks, matrices, switches, precision, reading, data,
+    marked, entropy, noise, squashed, products, moments, existing, options, logarithms, across, running_sums, corrections, iterations, ceilings, exponentials, log_space, roots, selection, plain, division, domain, clamps, learnt, masks, matrices, switches, precision, gaps, reading, outliers, data,
     features,
     training,
 )  # fmt: skip
@@ -57,7 +61,7 @@ REMEDIES = {
 def propose(case: Case) -> list[Candidate]:
     """Every change that fits the recorded dataflow and the source: exact ones first."""
     found: list[Candidate] = []
-    for family in (plain, arrays, reading, data) if arrays.is_array(case) else FAMILIES:
+    for family in (plain, arrays, gaps, reading, data) if arrays.is_array(case) else FAMILIES:
         try:
             found += family.propose(case)
         except Exception as error:  # one family's fault must not cost the user the others

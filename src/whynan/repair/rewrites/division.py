@@ -38,6 +38,10 @@ def propose(case: Case) -> Iterator[Candidate]:
         return  # a made-up score would change the mean of the others
     quotient = binary(node, cst.Divide)
     if quotient is not None:
+        chosen = list(_chosen(case, source, quotient))
+        yield from chosen
+        if chosen:
+            return  # a floor would make up a huge error
         yield from _normalized(case, source, quotient)
     yield from _counted(case, source, divisor)
     if quotient is not None:
@@ -47,8 +51,38 @@ def propose(case: Case) -> Iterator[Candidate]:
 
 def left_out_of_mean(case: Case) -> Iterator[Candidate]:
     """A score of a class that occurs nowhere, shown as part of a mean."""
+    numerator = case.origin.inputs[0].value if case.origin.inputs else None
+    if case.mechanism == "division_by_zero" and numerator != 0:
+        return
     if case.anomaly.evidence.sink in ("observed", "output") and case.origin.phase == "forward":
         yield from nan_aware(case, "leave what has no value out of the mean: it occurs nowhere, neither found nor missed")  # fmt: skip
+
+
+def _chosen(case: Case, source: Source, quotient: cst.BinaryOperation) -> Iterator[Candidate]:
+    """`((p - y).abs() / y.abs()).mean()` that is shown: what is relative to 0 is left out of the mean."""
+    above = source.parent(quotient)
+    mean = fn(source, source.parent(above)) if isinstance(above, (cst.Arg, cst.Attribute)) else None
+    shown = case.anomaly.evidence.sink in ("observed", "output")
+    if (
+        mean is None
+        or mean.operand is not quotient
+        or mean.name != "mean"
+        or mean.rest
+        or not shown
+    ):
+        return
+    same = {o.stats.shape for o in case.origin.inputs if o.stats is not None}
+    if len(case.origin.inputs) != 2 or len(same) != 1:
+        return
+    bottom = quotient.right
+    call = fn(source, bottom)
+    bare = call.operand if call is not None and call.name == "abs" else bottom
+    test = f"{source.code(bare)} != 0"
+    edit = Edit(source).replace(
+        quotient, f"({source.code(quotient.with_changes(lpar=(), rpar=()))})[{test}]"
+    )
+    title = f"leave the elements without {source.quoted(bare, 'a divisor')} out of the mean: relative to 0 there is no error"
+    yield from case.change(edit, "leave_out_zeros", title, Tier.GUARD)
 
 
 def _divisor(source: Source, node: Expression) -> Expression | None:
@@ -192,6 +226,24 @@ def _guarded(case: Case, source: Source, divisor: Expression) -> Iterator[Candid
         edit.replace(twin.right, f"{source.receiver(twin.right)}.clamp(min={eps})")
         title += f", and {source.quoted(twin.right, 'the other')} as well"
     yield from case.change(edit, "clamp_denominator", title, Tier.GUARD)
+    yield from _left_undefined(case, source, divisor)
+
+
+def _left_undefined(case: Case, source: Source, divisor: Expression) -> Iterator[Candidate]:
+    """A share of a spread that is exactly 0, as in 1 - residual / total: there is nothing to explain."""
+    quotient = source.parent(divisor)
+    sums = [any(op.name in ("sum", "mean") for op in o.upstream[:1]) for o in case.origin.inputs]
+    constant = any(c.code == "constant_input" for c in case.anomaly.finding.causes)
+    if not constant or len(sums) != 2 or not all(sums):
+        return
+    if not isinstance(quotient, cst.BinaryOperation) or not isinstance(divisor, cst.Name):
+        return
+    test = f"{divisor.value} > 0"
+    top = source.receiver(quotient.left)
+    text = f"torch.where({test}, {top} / torch.where({test}, {divisor.value}, 1.0), 0.0)"
+    title = f"let the share count as 0 where `{divisor.value}` is 0: what is constant leaves nothing to explain"
+    edit = Edit(source).replace(quotient, text)
+    yield from case.change(edit, "leave_out_zeros", title, Tier.GUARD)
 
 
 def _twin(case: Case, source: Source, divisor: Expression) -> cst.BinaryOperation | None:

@@ -18,6 +18,8 @@ from whynan.source.bindings import Binding
 
 SCALED = that("keeps") | {"mul", "div", "neg"}  # what lies between
 HUGE = 1e8
+MANY = 32  # exponents: fewer tell nothing of what is usual
+USUAL = 0.1  # of all exponents: more than that are no exceptions
 DIVIDES = that("splits") | {"select", "narrow"}
 LAYERS = frozenset({"addmm", "mm", "linear", "bmm", "baddbmm"})
 
@@ -146,19 +148,40 @@ def _logsumexp(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
 
 
 def _sigmoid(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
-    """1 / (1 + exp(-x)) is sigmoid."""
+    """1 / (1 + exp(-x)) and exp(x) / (1 + exp(x)) are sigmoid."""
     for quotient in source.every(cst.BinaryOperation, _within(source, exp.node)):
-        if not isinstance(quotient.operator, cst.Divide) or number_of(quotient.left) != 1:
+        if not isinstance(quotient.operator, cst.Divide):
             continue
-        plus = binary(quotient.right, cst.Add)
-        if plus is None or number_of(plus.left) != 1 or not _is(source, plus.right, exp):
-            continue
-        negated = exp.operand
-        if isinstance(negated, cst.UnaryOperation) and isinstance(negated.operator, cst.Minus):
-            text = f"torch.sigmoid({source.code(negated.expression)})"
-            edit = Edit(source).replace(quotient, text)
+        logit = _logit(source, quotient, exp)
+        if logit is not None:
+            edit = Edit(source).replace(quotient, f"torch.sigmoid({logit})").inline([exp.node])
             title = "use `sigmoid`, whose gradient is finite everywhere"
             yield from case.change(edit, "sigmoid", title, Tier.EXACT)
+
+
+def _logit(source: Source, quotient: cst.BinaryOperation, exp: Fn) -> str | None:
+    below = _one_plus(source, quotient.right)
+    if below is None:
+        return None
+    above = call_of(source, quotient.left, "exp")
+    if number_of(quotient.left) == 1 and below.node is exp.node:
+        inner = below.operand
+        if isinstance(inner, cst.UnaryOperation) and isinstance(inner.operator, cst.Minus):
+            return source.code(inner.expression)
+        return f"-{source.receiver(inner)}"
+    same = above is not None and source.same(above.operand, below.operand)
+    if above is not None and same and exp.node in (above.node, below.node):
+        return source.code(above.operand)
+    return None
+
+
+def _one_plus(source: Source, node: Expression) -> Fn | None:
+    """exp(u) of `1 + exp(u)`."""
+    plus = binary(node, cst.Add) or binary(source.definition(node), cst.Add)
+    for one, other in ((plus.left, plus.right), (plus.right, plus.left)) if plus else ():
+        if number_of(one) == 1 and (exp := call_of(source, other, "exp")) is not None:
+            return exp
+    return None
 
 
 def _huge_before(case: Case) -> Iterator[Candidate]:
@@ -181,7 +204,7 @@ def _bounded_where_made(case: Case, makers: Sequence[OpRecord]) -> Iterator[Cand
             return
         if _is_divided(source, made):
             return  # other parts of the output are no exponents
-        for bound in ("10", "5") if case.dtype == "float16" else ("20", "10", "5"):
+        for bound in _bounds(case):
             edit = Edit(source).replace(made, f"{source.code(made)}.clamp(-{bound}, {bound})")
             title = f"bound {source.quoted(made, 'the exponent')}, whose exponential is taken, to -{bound}..{bound}"
             yield from case.change(edit, "clamp_exponent", title, Tier.GUARD)
@@ -205,18 +228,30 @@ def _is_divided(source: Source, made: cst.Call) -> bool:
     return False
 
 
+def _bounds(case: Case) -> tuple[str, ...]:
+    """None where exponents beyond them are the rule from the first step on, as of similarities
+    over a small temperature: a bound would cut off what the loss is about."""
+    bounds = ("10", "5") if case.dtype == "float16" else ("20", "10", "5")
+    stats = case.culprit.stats if case.culprit is not None else None
+    if case.origin.step > 0 or stats is None or not stats.exponents or stats.count < MANY:
+        return bounds
+    beyond = sum(n for power, n in stats.exponents.items() if 2.0**power > float(bounds[0]))
+    positive = 1 - (stats.negatives + stats.zeros) / max(stats.count, 1)
+    return () if beyond * positive > USUAL * stats.count else bounds
+
+
 def _bounded(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
     yield from _bounded_where_made(case, case.culprit.upstream if case.culprit else ())
-    bound = "10" if case.dtype == "float16" else "20"
-    title = f"bound the exponent of {source.quoted(exp.node, '`exp`')} before it overflows"
-    if _has_other_uses(source, exp):  # one use alone would no longer fit the others
-        edit = _bounded_once(source, exp, bound)
-        title += ", wherever the function uses it"
-    else:
-        text = f"{source.receiver(exp.operand)}.clamp(max={bound})"
-        edit = Edit(source).replace(exp.operand, text)
-    if edit is not None:
-        yield from case.change(edit, "clamp_exponent", title, Tier.GUARD)
+    for bound in _bounds(case):
+        title = f"bound the exponent of {source.quoted(exp.node, '`exp`')} to at most {bound}"
+        if _has_other_uses(source, exp):  # one use alone would no longer fit the others
+            edit = _bounded_once(source, exp, bound)
+            title += ", wherever the function uses it"
+        else:
+            text = f"{source.receiver(exp.operand)}.clamp(max={bound})"
+            edit = Edit(source).replace(exp.operand, text)
+        if edit is not None:
+            yield from case.change(edit, "clamp_exponent", title, Tier.GUARD)
 
 
 def _has_other_uses(source: Source, exp: Fn) -> bool:

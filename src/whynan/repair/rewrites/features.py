@@ -71,7 +71,7 @@ def _standardised_at(
 
 def _left_out(case: Case, source: Source, odd: Oddity) -> Iterator[Candidate]:
     """`for x, y in loader:` without the samples that are as far outside as this one."""
-    limit = _between(odd)
+    limit = between(odd)
     for first, names in batches(source):
         keep = unused(source, "usual", first)
         condition = f"({names[0]}.abs() < {limit}).flatten(1).all(dim=1)"
@@ -80,7 +80,7 @@ def _left_out(case: Case, source: Source, odd: Oddity) -> Iterator[Candidate]:
         yield from case.change(edit, "drop_outliers", title, Tier.TRAINING)
 
 
-def _between(odd: Oddity) -> str:
+def between(odd: Oddity) -> str:
     """A power of ten halfway, in magnitude, between what is typical and the outlier."""
     low, high = max(odd.typical, 1e-3), abs(odd.value)
     return f"1e{round((math.log10(low) + math.log10(high)) / 2)}"

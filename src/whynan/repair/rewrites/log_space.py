@@ -21,6 +21,7 @@ MECHANISMS = frozenset(
 )  # fmt: skip
 TITLE = "stay in log space: neither the exponentials nor their quotient leave the range of the type"
 DEPTH = 12
+DIAGONALS = ("diag", "diagonal")
 
 
 def propose(case: Case) -> Iterator[Candidate]:
@@ -96,11 +97,63 @@ class Form:
             self.depth -= 1
 
     def _of(self, node: Expression) -> str | None:
-        for attempt in (self._variable, self._known, self._quotient, self._view, self._reduction):
+        for attempt in (
+            self._variable,
+            self._known,
+            self._without_own,
+            self._sum,
+            self._power,
+            self._quotient,
+            self._view,
+            self._reduction,
+        ):
             text = attempt(node)
             if text is not None:
                 return text
         return None
+
+    def _factor(self, node: Expression) -> str | None:
+        """Of one factor beside exponentials: a number, or something positive as it stands."""
+        before = self.leaves, [*self.values], {**self.kept}
+        text = self.of(node)
+        if text is not None:
+            return text
+        self.leaves, self.values, self.kept = before
+        if (value := number_of(node)) is not None:
+            return f"math.log({self.source.code(node)})" if value > 0 else None
+        code = self.source.code(node)
+        if isinstance(node, cst.Call) and code.startswith("math."):
+            return f"math.log({code})"
+        parts = binary(node, cst.Multiply)
+        if parts is not None:
+            left, right = self._factor(parts.left), self._factor(parts.right)
+            return f"{left} + {right}" if left is not None and right is not None else None
+        is_plain = isinstance(node, (cst.Name, cst.Attribute, cst.Subscript))
+        return f"{self.source.receiver(node)}.log()" if is_plain else None
+
+    def _sum(self, node: Expression) -> str | None:
+        """exp(a) + exp(b)."""
+        total = binary(node, cst.Add)
+        left = self.of(total.left) if total is not None else None
+        right = self.of(total.right) if total is not None and left is not None else None
+        return f"torch.logaddexp({left}, {right})" if right is not None else None
+
+    def _without_own(self, node: Expression) -> str | None:
+        """`e.sum(1) - e.diag()`: all but the one on the diagonal."""
+        difference = binary(node, cst.Subtract)
+        total = fn(self.source, difference.left) if difference is not None else None
+        own = fn(self.source, difference.right) if difference is not None else None
+        if total is None or own is None or total.name != "sum" or own.name not in DIAGONALS:
+            return None
+        if own.rest or not total.rest or not self.source.same(total.operand, own.operand):
+            return None
+        inside = self.of(total.operand)
+        if inside is None or not inside.isidentifier():
+            return None
+        eye = f"torch.eye(len({inside}), dtype=torch.bool, device={inside}.device)"
+        return total.rebuilt(
+            "logsumexp", f"{inside}.masked_fill({eye}, -torch.inf)", namespace="torch"
+        )
 
     def _variable(self, node: Expression) -> str | None:
         value = self.source.definition(node)
@@ -124,6 +177,22 @@ class Form:
         self.leaves += text is not None
         return text
 
+    def _power(self, node: Expression) -> str | None:
+        """`x ** c`, `x.pow(c)`, `x.sqrt()`."""
+        power, call = binary(node, cst.Power), fn(self.source, node)
+        base: Expression | None = None
+        exponent = ""
+        if power is not None:
+            base, exponent = power.left, self.source.receiver(power.right)
+        elif call is not None and call.name == "sqrt" and not call.inplace:
+            base, exponent = call.operand, "0.5"
+        elif call is not None and call.name == "pow" and not call.inplace and call.rest:
+            given = call.rest[0].value
+            plain = number_of(given) is not None
+            base, exponent = call.operand, self.source.code(given) if plain else self.source.receiver(given)  # fmt: skip
+        text = self.of(base) if base is not None else None
+        return f"{exponent} * {factor(text)}" if text is not None else None
+
     def _quotient(self, node: Expression) -> str | None:
         divided, product = binary(node, cst.Divide), binary(node, cst.Multiply)
         parts = divided or product
@@ -134,10 +203,26 @@ class Form:
                 return negated
             below = self.of(divided.right)
             return f"-{factor(below)}" if below is not None else None
-        left, right = self.of(parts.left), self.of(parts.right)
-        if left is None or right is None:
+        before = self.leaves
+        masked = self._masked(parts) if product is not None else None
+        if masked is not None:
+            return masked
+        left, right = self._factor(parts.left), self._factor(parts.right)
+        if left is None or right is None or self.leaves == before:
             return None
-        return f"{left} - {factor(right)}" if divided is not None else f"{left} + {right}"
+        text = f"{left} - {factor(right)}" if divided is not None else f"{left} + {right}"
+        return text.replace(" + -", " - ")
+
+    def _masked(self, product: cst.BinaryOperation) -> str | None:
+        """`e * mask`: what is left out has a logarithm of -inf, which a sum in log space takes."""
+        for mask, other in ((product.left, product.right), (product.right, product.left)):
+            if not _is_mask(self.source, mask):
+                continue
+            inside = self.of(other)
+            if inside is not None:
+                test = f"{self.source.receiver(mask)} == 0"
+                return f"{receiver(inside)}.masked_fill({test}, -torch.inf)"
+        return None
 
     def _sigmoid(self, divided: cst.BinaryOperation) -> str | None:
         """1 / (1 + exp(-x)) is the sigmoid of x."""
@@ -177,6 +262,22 @@ class Form:
         if call.rest:
             return call.rebuilt("logsumexp", inside, namespace="torch")
         return f"torch.logsumexp({receiver(inside)}.flatten(), dim=0)"
+
+
+def _is_mask(source: Source, node: Expression) -> bool:
+    """Ones and zeros, by the way it is made: a comparison, an identity, 1 minus one of these."""
+    node = source.definition(node) or node
+    rest = one_minus(node)
+    if rest is not None:
+        return _is_mask(source, rest)
+    call = fn(source, node)
+    if call is not None and call.name in ("float", "to", "type", "bool", "double"):
+        inner = source.definition(call.operand) or call.operand
+        return isinstance(inner, cst.Comparison) or _is_mask(source, inner)
+    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.BitInvert):
+        return True
+    name = source.code(node.func).split(".")[-1] if isinstance(node, cst.Call) else ""
+    return isinstance(node, cst.Comparison) or name in ("eye", "eye_like", "eq", "ne")
 
 
 def receiver(text: str) -> str:

@@ -237,6 +237,18 @@ def _weighs_itself(source: Source, log: Fn) -> bool:
     return source.code(other) == source.code(log.operand)
 
 
+def _xlogy(case: Case, source: Source, log: Fn) -> Iterator[Candidate]:
+    """Where no gradient is asked for: its value at 0 is right, its slope there is none."""
+    product, shown = source.parent(log.node), case.anomaly.evidence.sink in ("observed", "output")
+    if not shown or log.name != "log" or not _weighs_itself(source, log):
+        return
+    if isinstance(product, cst.BinaryOperation) and case.origin.phase == "forward":
+        code = source.code(log.operand)
+        edit = Edit(source).replace(product, f"torch.xlogy({code}, {code})")
+        title = "use `xlogy`, for which 0 times the logarithm of 0 is 0"
+        yield from case.change(edit, "xlogy", title, Tier.EXACT)
+
+
 def _has_underflowed(case: Case) -> bool:
     """exp(-200) summed: above a floor the logarithm would be a constant, without a slope."""
     makers = case.culprit.upstream if case.culprit is not None else ()
@@ -247,6 +259,7 @@ def _has_underflowed(case: Case) -> bool:
 def _floored(case: Case, source: Source, log: Fn) -> Iterator[Candidate]:
     """Guards: the argument is kept above the singular point."""
     operand, argument = case.culprit, log.operand
+    yield from _xlogy(case, source, log)
     if (_is_given(operand) and not _weighs_itself(source, log)) or _has_underflowed(case):
         return
     known = row(log.name)

@@ -39,6 +39,7 @@ def propose(case: Case) -> Iterator[Candidate]:
     for source, part in _arithmetic(case):
         for name in _operands(part):
             found = list(_filled(case, source, part, name))
+            found = found or list(_filled_where_cut(case, source, name))
             found = found or list(_tested_in_place(case, source, part, name))
             found = found or list(_selected(case, source, part, name))
             if found:
@@ -114,6 +115,46 @@ def _filled(case: Case, source: Source, part: Expression, name: cst.Name) -> Ite
     text = f"{name.value} = torch.where({boolean}, {pair})"
     edit = Edit(source).after(mask.line, text)
     yield from case.change(edit, "fill_before", TITLE, Tier.EXACT)
+
+
+def _filled_where_cut(case: Case, source: Source, name: cst.Name) -> Iterator[Candidate]:
+    """`y = series[a:b]` of a `series` whose mask was taken before: filled after that."""
+    cut = _given_to(source, name)
+    whole = cut.value if isinstance(cut, cst.Subscript) else None
+    if not isinstance(whole, cst.Name):
+        return
+    for assign in source.every(cst.Assign):
+        test, line = _test(source, assign.value), source.statement(assign)
+        target = assign.targets[0].target
+        if test is None or test[0] != whole.value or line is None or len(assign.targets) > 1:
+            continue
+        if not isinstance(target, cst.Name) or source.scope(assign) is not source.scope(whole):
+            continue
+        others = [t for t in _tests_of(source, whole) if source.statement(t) is not line]
+        if others or any(c.name in NAN_AWARE for c in _calls(source, name)):
+            return
+        text = f"{whole.value} = torch.nan_to_num({whole.value}, nan=0.0)"
+        yield from case.change(Edit(source).after(line, text), "fill_before", TITLE, Tier.EXACT)
+        return
+
+
+def _given_to(source: Source, name: cst.Name) -> Expression | None:
+    """The value of a name, also of `y, m = series[a:b], mask[a:b]`."""
+    value = source.value_of(name)
+    if value is not None:
+        return value
+    given = source.given(name)
+    target = source.original(given.node) if given is not None and given.how == "is" else None
+    above = source.parent(target) if target is not None else None
+    targets = source.parent(above) if isinstance(above, cst.Element) else None
+    left = source.parent(targets) if isinstance(targets, cst.Tuple) else None
+    assign = source.parent(left) if isinstance(left, cst.AssignTarget) else None
+    values = assign.value if isinstance(assign, cst.Assign) else None
+    if not isinstance(above, cst.Element) or not isinstance(targets, cst.Tuple):
+        return None
+    if not isinstance(values, cst.Tuple) or len(values.elements) != len(targets.elements):
+        return None
+    return values.elements[targets.elements.index(above)].value
 
 
 def _value_of(source: Source, mask: Mask) -> Expression | None:

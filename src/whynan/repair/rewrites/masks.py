@@ -18,6 +18,7 @@ MASKED = ("all_masked_softmax", "inf_minus_inf", "zero_times_inf", "inf_over_inf
 ELEMENTWISE = reading("elementwise")  # as many values as before
 SOFTMAXES = failing("all_masked_softmax") & reading("row", "reduction")
 DISTRIBUTIONS = frozenset({"Categorical", "OneHotCategorical", "Multinomial", "multinomial"})
+MAXIMA = ("max", "amax")
 FINITE = "mask with the smallest finite number, so that a row of nothing else stays defined"
 
 
@@ -30,14 +31,20 @@ def propose(case: Case) -> Iterator[Candidate]:
         yield from _written_by_product(case, source, node)
         if draws(source, node):
             return  # a finite mask would let it draw what is forbidden
+        by_hand = list(_softmax_by_hand(case, source, node))
+        yield from by_hand
+        if by_hand:
+            return  # another guard on the way would make up shares
         yield from _guarded_padding(case, source, node)
         yield from _finite_fill(case, source, node)
         yield from _finite_share(case, source, node)
         yield from _finite_constant(case)
         yield from _finite_scores(case, source, node)
     elif case.mechanism == "empty_reduction":
+        shown = case.anomaly.evidence.sink in ("observed", "output")
         without = list(left_out_of_mean(case))
-        yield from without or _guarded_mean(case, source, node)
+        if without or not shown:  # no number that is shown stands for a mean of nothing
+            yield from without or _guarded_mean(case, source, node)
         yield from _population_std(case, source, node)
 
 
@@ -80,6 +87,33 @@ def _guarded_padding(case: Case, source: Source, node: Expression) -> Iterator[C
             title = "leave a sequence of nothing but padding unmasked; its result is not used"
             edit = Edit(source).replace(arg.value, text)
             yield from case.change(edit, "guard_mask", title, Tier.GUARD)
+
+
+def _softmax_by_hand(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:
+    """`exp(e - e.max())` over its sum: in a row of nothing but -inf there is no largest one."""
+    difference, line = binary(node, cst.Subtract), source.statement(node)
+    if difference is None or line is None or not isinstance(difference.left, cst.Name):
+        return
+    largest = difference.right
+    top = made_by(source, largest.value if isinstance(largest, cst.Attribute) else largest, *MAXIMA)
+    if top is None or not source.same(top.operand, difference.left):
+        return
+    bound = f"torch.finfo({difference.left.value}.dtype).min"
+    edit = Edit(source).replace(largest, f"{source.receiver(largest)}.clamp(min={bound})")
+    found = 0
+    scope = source.scope(node)
+    for quotient in source.every(cst.BinaryOperation, None if scope is source.module else scope):
+        if not isinstance(quotient.operator, cst.Divide) or source.start(quotient) < source.start(
+            node
+        ):
+            continue
+        total = made_by(source, quotient.right, "sum")
+        if total is not None and source.same(total.operand, quotient.left):
+            edit.replace(quotient.right, f"{source.receiver(quotient.right)}.clamp(min=1)")
+            found += 1
+    if found == 1:
+        title = "give a row in which everything is masked no share at all: elsewhere the sum is at least 1"
+        yield from case.change(edit, "guard_row", title, Tier.GUARD)
 
 
 def _scores(source: Source, node: Expression) -> Expression | None:

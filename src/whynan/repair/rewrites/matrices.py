@@ -20,6 +20,7 @@ from whynan.repair.source import Expression, Source
 
 RIDGED = spelled(lambda op: op.domain in (INVERTIBLE, DEFINITE) and "fix" not in (op.lacks or ()))
 FACTORED = ("svd", "eigh")
+TRULY = 1e-2  # of the largest eigenvalue
 LARGER = ("1e-4", "1e-3")  # beyond what rounding does to a matrix of float32 numbers
 
 
@@ -31,6 +32,8 @@ def propose(case: Case) -> Iterator[Candidate]:
     if call is None:
         return
     if case.mechanism == "singular_matrix":
+        if is_indefinite(case):
+            return
         if call.name == "solve" and len(call.rest) == 1:
             code = source.code(call.node)
             edit = Edit(source).replace(
@@ -42,6 +45,12 @@ def propose(case: Case) -> Iterator[Candidate]:
             yield from _ridged(case, source, call)
     elif case.mechanism == "gradient_singularity" and call.name in FACTORED:
         yield from _separated(case, source, call)
+
+
+def is_indefinite(case: Case) -> bool:
+    """Whether an eigenvalue is negative beyond all rounding: then a ridge is none any more."""
+    found = [o.eigenvalues for o in case.origin.inputs if o.eigenvalues is not None]
+    return any(low < -TRULY * max(abs(high), -low) for low, high in found)
 
 
 def _separated(case: Case, source: Source, call: Fn) -> Iterator[Candidate]:
@@ -80,9 +89,11 @@ def _ridged(case: Case, source: Source, call: Fn) -> Iterator[Candidate]:
                     title += f" ({os.path.basename(jitter.source.path)}, line {jitter.source.line(literal)})"
                 edit = Edit(jitter.source).replace(literal, eps)
                 yield from case.change(edit, "ridge", title, Tier.GUARD)
-    if not isinstance(call.operand, (cst.Name, cst.Attribute)):
+    named = isinstance(call.operand, (cst.Name, cst.Attribute))
+    line = source.statement(call.node)
+    if not named and line is None:
         return
-    matrix = source.receiver(call.operand)
+    matrix = source.code(call.operand) if named else unused(source, "matrix", call.node)
     eye = f"torch.eye({matrix}.shape[-1], dtype={matrix}.dtype, device={matrix}.device)"
     mean = f"{matrix}.diagonal(dim1=-2, dim2=-1).mean()"
     amounts = [f"{eps} * {mean}" for eps in LARGER]
@@ -93,6 +104,8 @@ def _ridged(case: Case, source: Source, call: Fn) -> Iterator[Candidate]:
         if mean in amount:
             title += f", {amount.split()[0]} of the mean of the diagonal"
         edit = Edit(source).replace(call.operand, f"{matrix} + {amount} * {eye}")
+        if not named and line is not None:
+            edit.before(line, f"{matrix} = {source.code(call.operand)}")
         yield from case.change(edit, "ridge", title, Tier.GUARD)
 
 

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 
 import libcst as cst
 
 from whynan.repair.calls import binary, fn
-from whynan.repair.case import Candidate, Case, Tier
+from whynan.repair.case import HALF, Candidate, Case, Tier
+from whynan.repair.constants import Constants
 from whynan.repair.edit import Edit
+from whynan.repair.project import Project
 from whynan.repair.source import Expression, Source
 
 HALVES = {
     "torch.float16": "torch.bfloat16", "torch.half": "torch.bfloat16", "float16": "bfloat16",
     '"float16"': '"bfloat16"',
 }  # fmt: skip
+SCALES = 2.0**11  # a factor like this is a loss scale
+SMALL_LOSS = 1e3
+SATURATED = ("log_nonpositive", "gradient_singularity", "division_by_zero")
+PRODUCTS = ("matmul", "bmm", "mm", "mv")
 SCALE_FIRST = "scale before the product, not after it: the sum then stays in range"
 
 
@@ -25,10 +32,13 @@ def propose(case: Case) -> Iterator[Candidate]:
     narrow = "float16" in (case.dtype, *(o.stats.dtype for o in case.origin.inputs if o.stats))
     if case.mechanism == "overflow" and source is not None and node is not None:
         if narrow:
+            yield from _lower_scale(case, source, node)
             yield from _scaled_first(case, source, node)
             yield from _wider(case, source, node, "float")
         elif (in_step and case.dtype == "float32") or _is_long_product(case):
             yield from _wider(case, source, node, "double")
+    if case.dtype in HALF and not in_step and case.mechanism in SATURATED:
+        yield from _squashed_in_float(case)
     if (
         narrow
         and not in_step
@@ -36,6 +46,42 @@ def propose(case: Case) -> Iterator[Candidate]:
     ):
         for file in case.files():
             yield from _in_bfloat16(case, file)
+
+
+def _lower_scale(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:
+    """`loss * 2**17` in float16, which ends at 65504: a smaller scale, where it is set."""
+    factor, product = case.origin.scalar("other"), binary(node, cst.Multiply)
+    loss = case.origin.inputs[0].stats if case.origin.inputs else None
+    ordinary = loss is not None and loss.count == 1 and abs(loss.max or 0) < SMALL_LOSS
+    if factor is None or factor < SCALES or product is None or not ordinary:
+        return
+    constants = Constants(Project(case))
+    home = constants.project.source(source.path)
+    for side in (product.right, product.left):
+        again = next((e for e in home.every(type(side)) if home.start(e) == source.start(side)), None) if home else None  # fmt: skip
+        found = constants.written(home, again) if home is not None and again is not None else None
+        if found is None or not isinstance(found.node, Expression):
+            continue
+        edit = Edit(found.source).replace(found.node, "2**10")
+        place = f"{os.path.basename(found.source.path)}, line {found.source.line(found.node)}"
+        title = f"lower the loss scale to 2**10 where it is set ({place}): float16 ends at 65504, and {factor:g} times the loss lies beyond"
+        yield from case.change(edit, "lower_scale", title, Tier.EXACT)
+        return
+
+
+def _squashed_in_float(case: Case) -> Iterator[Candidate]:
+    """`torch.sigmoid(x.float())`: half precision rounds it to 1 long before float32 does."""
+    codes = {cause.code for cause in case.anomaly.finding.causes}
+    found = case.upstream_expression("sigmoid", "_softmax", "tanh")
+    if found is None or not codes & {"saturation", "underflow", "low_precision"}:
+        return
+    source, node, _ = found
+    call = fn(source, node)
+    if call is None or call.inplace or call.argument(9, "dtype") is not None:
+        return
+    edit = Edit(source).replace(call.operand, f"{source.receiver(call.operand)}.float()")
+    title = f"compute {source.quoted(node, 'the probability')} in float32: {case.dtype} rounds it to 0 or 1"
+    yield from case.change(edit, "cast_float32", title, Tier.EXACT)
 
 
 def _is_long_product(case: Case) -> bool:
@@ -51,55 +97,69 @@ def _is_long_product(case: Case) -> bool:
 def _scaled_first(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:
     """scores = q @ k.T, then scores / scale: dividing q first stays in range."""
     yield from _scaled_inside(case, source, node)
-    product = binary(node, cst.MatrixMultiply)
     above = source.parent(node)
-    if product is None or not isinstance(above, cst.Assign):
+    if not isinstance(above, cst.Assign):
         return
     name = source.code(above.targets[0].target)
-    for quotient in source.every(cst.BinaryOperation, source.scope(node)):
-        line = source.statement(quotient)
-        scaled = isinstance(quotient.operator, cst.Divide) and source.code(quotient.left) == name
-        if not scaled or line is None or source.start(quotient) < source.start(node):
+    for scaled in source.every(cst.BinaryOperation, source.scope(node)):
+        line = source.statement(scaled)
+        sign = {cst.Divide: "/", cst.Multiply: "*"}.get(type(scaled.operator))
+        known = sign is not None and source.code(scaled.left) == name
+        if not known or line is None or source.start(scaled) < source.start(node):
             continue
-        text = f"({source.code(product.left)} / {source.code(quotient.right)}) @ {source.code(product.right)}"
+        text = _of_scaled(source, node, f"{sign} {source.receiver(scaled.right)}")
+        if text is None:
+            return
         edit = Edit(source).replace(node, text)
-        whole = source.parent(quotient)
+        whole = source.parent(scaled)
         if isinstance(whole, cst.Assign) and source.code(whole.targets[0].target) == name:
             edit.remove(line)
         else:
-            edit.replace(quotient, name)
+            edit.replace(scaled, name)
         yield from case.change(edit, "scale_first", SCALE_FIRST, Tier.EXACT)
         return
 
 
 def _scaled_inside(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:
-    """`q @ k.T / scale`, `torch.matmul(q, k.T) * scale` in one expression."""
-    scaled, call = source.parent(node), fn(source, node)
-    product = binary(node, cst.MatrixMultiply)
-    if not isinstance(scaled, cst.BinaryOperation) or scaled.left is not node:
+    """`q @ k.T / scale`, `scale * torch.matmul(q, k.T)` in one expression."""
+    scaled = source.parent(node)
+    if not isinstance(scaled, cst.BinaryOperation):
         return
-    if isinstance(scaled.operator, cst.Divide):
+    is_first = scaled.left is node
+    if isinstance(scaled.operator, cst.Divide) and is_first:
         sign = "/"
     elif isinstance(scaled.operator, cst.Multiply):
         sign = "*"
     else:
         return
-    factor = source.code(scaled.right)
+    factor = source.receiver(scaled.right if is_first else scaled.left)
+    text = _of_scaled(source, node, f"{sign} {factor}")
+    if text is not None:
+        edit = Edit(source).replace(scaled, text)
+        yield from case.change(edit, "scale_first", SCALE_FIRST, Tier.EXACT)
+
+
+def _of_scaled(source: Source, node: Expression, scale: str) -> str | None:
+    """The product with its first factor scaled."""
+    product, call = binary(node, cst.MatrixMultiply), fn(source, node)
     if product is not None:
-        text = f"({source.code(product.left)} {sign} {factor}) @ {source.code(product.right)}"
-    elif call is not None and call.name in ("matmul", "bmm", "mm") and not call.inplace:
-        first = f"{source.receiver(call.operand)} {sign} {factor}"
-        text = call.rebuilt(call.name, first if call.namespace is not None else f"({first})")
-    else:
-        return
-    edit = Edit(source).replace(scaled, text)
-    yield from case.change(edit, "scale_first", SCALE_FIRST, Tier.EXACT)
+        return f"({source.receiver(product.left)} {scale}) @ {source.code(product.right)}"
+    if call is None or call.inplace:
+        return None
+    if call.name == "einsum" and call.namespace is not None and call.rest:
+        first = call.rest[0].value
+        scaled = cst.parse_expression(f"{source.receiver(first)} {scale}")
+        return source.code(call.node.deep_replace(first, scaled))
+    if call.name not in PRODUCTS:
+        return None
+    first_text = f"{source.receiver(call.operand)} {scale}"
+    return call.rebuilt(call.name, first_text if call.namespace is not None else f"({first_text})")
 
 
 def _wider(case: Case, source: Source, node: Expression, cast: str) -> Iterator[Candidate]:
     """The operation on a wider copy of its operand."""
     call, power = fn(source, node), binary(node, cst.Power)
-    if call is not None and call.name not in ("half", "to", "float", "backward", "step"):
+    if call is not None and call.name not in ("half", "to", "float", "backward", "step", "einsum"):
         start = _first_of_chain(source, call.operand)
     elif power is not None:
         start = _first_of_chain(source, power.left)

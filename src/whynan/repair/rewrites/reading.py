@@ -156,7 +156,7 @@ def _from_pair(case: Case) -> Iterator[Candidate]:
         return
     stats = case.culprit.stats if case.culprit is not None else None
     tests = [_row_test(f"torch.isfinite({bad})", bad, len(stats.shape) if stats else 0)]
-    edit = Edit(source).after(last, *_kept(source, last, names, tests))
+    edit = Edit(source).after(last, *kept(source, last, names, tests))
     yield from case.change(edit, "drop_rows", TITLE, Tier.GUARD)
 
 
@@ -172,7 +172,7 @@ def _from_returned(case: Case) -> Iterator[Candidate]:
     if len(names) < 2 or len(names) != len(calls) or operand.value not in names:
         return
     sign = ">" if case.mechanism == "log_nonpositive" else ">="
-    texts = _kept(source, line, names, [f"{operand.value} {sign} 0"])
+    texts = kept(source, line, names, [f"{operand.value} {sign} 0"])
     title = f"leave out the rows without a positive `{operand.value}`, inputs and targets together"
     yield from case.change(Edit(source).before(line, *texts), "drop_rows", title, Tier.GUARD)
 
@@ -190,16 +190,16 @@ def _last(source: Source, call: cst.Call) -> str:
 
 
 def _from_dataset(case: Case, source: Source) -> Iterator[Candidate]:
-    for line, names in _datasets(source):
+    for line, names in datasets(source):
         tests = [_row_test(f"torch.isfinite({n})", n) for n in names]
-        edit = Edit(source).before(line, *_kept(source, line, names, tests))
+        edit = Edit(source).before(line, *kept(source, line, names, tests))
         yield from case.change(edit, "drop_rows", TITLE, Tier.GUARD)
         return
 
 
 def _without_fill(case: Case, source: Source, fill: str, is_table: bool) -> Iterator[Candidate]:
     """Finite, but no measurement: the number that the device writes when it has none."""
-    for line, names in _datasets(source):
+    for line, names in datasets(source):
         keep = unused(source, "measured", line)
         texts = (
             f"{keep} = {_row_test(f'({names[0]} != {fill})', names[0], 2 if is_table else 0)}",
@@ -211,7 +211,7 @@ def _without_fill(case: Case, source: Source, fill: str, is_table: bool) -> Iter
         return
 
 
-def _datasets(source: Source) -> Iterator[tuple[cst.CSTNode, list[str]]]:
+def datasets(source: Source) -> Iterator[tuple[cst.CSTNode, list[str]]]:
     """`TensorDataset(x, y)`."""
     for call in source.every(cst.Call):
         line = source.statement(call) or header(source, call)
@@ -221,7 +221,7 @@ def _datasets(source: Source) -> Iterator[tuple[cst.CSTNode, list[str]]]:
             yield line, names
 
 
-def _kept(source: Source, near: cst.CSTNode, names: list[str], tests: list[str]) -> tuple[str, str]:
+def kept(source: Source, near: cst.CSTNode, names: list[str], tests: list[str]) -> tuple[str, str]:
     keep = unused(source, "known", near)
     rows = ", ".join(f"{n}[{keep}]" for n in names)
     return f"{keep} = {' & '.join(tests)}", f"{', '.join(names)} = {rows}"

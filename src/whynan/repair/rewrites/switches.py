@@ -5,12 +5,14 @@ Regions grow: the statement, the function, the program.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import libcst as cst
 
 from whynan.model import Opinion
-from whynan.ops.table import LISTS, kernel
+from whynan.ops.table import LISTS, kernel, row
+from whynan.repair.calls import fn
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.rewrites.training import optimizers, with_keyword
@@ -23,6 +25,7 @@ WITHOUT = {
 }
 # Which of attention's kernels an operator is, and what switches it off for good.
 ATTENTIONS = {"flash": "enable_flash_sdp", "efficient": "enable_mem_efficient_sdp", "cudnn": "enable_cudnn_sdp"}  # fmt: skip
+ALONE = re.compile(r"\bx\b")  # the operand of a form
 DETERMINISTIC = "torch.use_deterministic_algorithms(True)"
 
 
@@ -43,6 +46,7 @@ def propose(case: Case) -> Iterator[Candidate]:
         title = "have torch choose kernels that give the same each time"
         yield from _from_the_start(case, DETERMINISTIC, "deterministic", title)
     if case.mechanism == "compiled_only":
+        yield from _written_otherwise(case)
         yield from _not_compiled(case)
         yield from _other_backend(case)
 
@@ -111,12 +115,12 @@ def _exactly(case: Case) -> Iterator[Candidate]:
 
 
 def _attention(case: Case) -> Iterator[Candidate]:
-    title = "a way around: attention by its math kernel"
+    title = "workaround: attention by its math kernel"
     yield from _around(case, MATH, "sdpa_math", title)
     for word, switch in ATTENTIONS.items():
         if word in case.origin.op:
             text = f"torch.backends.cuda.{switch}(False)"
-            title = f"a way around: without the {word} kernel of attention, in the whole program"
+            title = f"workaround: without the {word} kernel of attention, in the whole program"
             yield from _from_the_start(case, text, "sdpa_switch", title)
 
 
@@ -124,11 +128,11 @@ def _without(case: Case, home: str, kind: str, library: str) -> Iterator[Candida
     block = f"{home}.flags(enabled=False)"
     if case.origin.phase == "backward":
         yield from _around_backward(
-            case, block, kind, f"a way around: this backward pass without {library}"
+            case, block, kind, f"workaround: this backward pass without {library}"
         )
     else:
-        yield from _around(case, block, kind, f"a way around: this call without {library}")
-    title = f"a way around: without {library}, in the whole program"
+        yield from _around(case, block, kind, f"workaround: this call without {library}")
+    title = f"workaround: without {library}, in the whole program"
     yield from _from_the_start(case, f"{home}.enabled = False", kind, title)
 
 
@@ -172,7 +176,7 @@ def _plain_update(case: Case) -> Iterator[Candidate]:
     word = "fused" if name.startswith("_fused") else "foreach" if name.startswith(LISTS) else ""
     if not word or case.origin.phase != "optimizer":
         return
-    title = f"a way around: make the optimizer with `{word}=False`"
+    title = f"workaround: make the optimizer with `{word}=False`"
     for source in case.files():
         for call in optimizers(source):
             edit = with_keyword(source, call, word, "False")
@@ -182,6 +186,42 @@ def _plain_update(case: Case) -> Iterator[Candidate]:
 # ---- the compiler -----------------------------------------------------------------------
 
 
+def _written_otherwise(case: Case) -> Iterator[Candidate]:
+    """The same function by others that the compiler keeps exact: it stays compiled."""
+    source, node = case.source, case.node
+    call = fn(source, node) if source is not None else None
+    if source is None or call is None or call.rest or call.inplace:
+        return
+    form = row(case.origin.name).otherwise
+    if not form or row(call.name) is not row(case.origin.name):
+        return
+    edit, operand = Edit(source), source.code(call.operand)
+    if not isinstance(call.operand, (cst.Name, cst.Attribute)):
+        line, name = source.statement(call.node), _free(source)
+        if line is None or name is None or _stands_apart(source, call.node, line):
+            return
+        edit.before(line, f"{name} = {operand}")
+        operand = name
+    edit.replace(call.node, ALONE.sub(lambda _: operand, form))
+    title = f"a way around: `{call.name}` written in functions that the compiler keeps exact"
+    yield from case.change(edit, "written_otherwise", title, Tier.EXACT)
+
+
+def _free(source: Source) -> str | None:
+    used = {name.value for name in source.every(cst.Name)}
+    return next((name for name in ("x", "operand", "argument") if name not in used), None)
+
+
+def _stands_apart(source: Source, node: cst.CSTNode, line: cst.CSTNode) -> bool:
+    """Whether it is not computed once, whenever its statement runs."""
+    for around in source.ancestors(node):
+        if around is line:
+            return False
+        if isinstance(around, (cst.Lambda, cst.BaseComp, cst.IfExp, cst.BooleanOperation)):
+            return True
+    return True
+
+
 def _not_compiled(case: Case) -> Iterator[Candidate]:
     source, node = case.source, case.node
     if source is None or node is None:
@@ -189,7 +229,7 @@ def _not_compiled(case: Case) -> Iterator[Candidate]:
     function = source.scope(node)
     if isinstance(function, cst.FunctionDef):
         edit = Edit(source).decorate(function, "torch.compiler.disable")
-        title = f"a way around: `{function.name.value}` is not compiled"
+        title = f"workaround: `{function.name.value}` is not compiled"
         yield from case.change(edit, "uncompiled", title, Tier.EXACT)
 
 
@@ -203,5 +243,5 @@ def _other_backend(case: Case) -> Iterator[Candidate]:
         for call in source.every(cst.Call):
             if source.code(call.func) == f"{source.torch_name() or 'torch'}.compile":
                 edit = with_keyword(source, call, "backend", f'"{good[-1]}"')
-                title = f"a way around: compile with the backend `{good[-1]}`"
+                title = f"workaround: compile with the backend `{good[-1]}`"
                 yield from case.change(edit, "other_backend", title, Tier.EXACT)

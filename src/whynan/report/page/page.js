@@ -66,7 +66,7 @@ for (const cells of document.querySelectorAll(".map .cells")) {
 }
 
 addEventListener("beforeprint", () => {
-  for (const part of document.querySelectorAll(".chain details:not([open])")) {
+  for (const part of document.querySelectorAll(".chain details:not([open]), details.others:not([open])")) {
     part.open = true;
     addEventListener("afterprint", () => { part.open = false; }, { once: true });
   }

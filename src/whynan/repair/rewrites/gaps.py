@@ -1,0 +1,194 @@
+"""Rows for which a statistic or a function has no value: left out before it is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from whynan.ops.table import that
+from whynan.repair.calls import fn
+from whynan.repair.case import Candidate, Case, Tier
+from whynan.repair.edit import Edit
+from whynan.repair.rewrites.amounts import is_count, unused
+from whynan.repair.rewrites.outliers import cut_alike, last_given
+from whynan.repair.rewrites.reading import TENSORS, datasets, kept
+from whynan.repair.source import Expression, Source
+
+GIVEN = that("keeps") | {"stack", "cat"}
+SCALED = ("div", "mul")
+PICKED = ("index", "index_select", "select")
+RARE = 0.3  # of the rows of a batch
+SPREADS = ("std", "var")
+GAPS = "leave out the rows with gaps before they are scaled, inputs and targets together: one NaN spoils the mean of its whole column"
+
+
+def propose(case: Case) -> Iterator[Candidate]:
+    if case.mechanism == "nonfinite_data" and case.origin.phase == "data":
+        yield from _before_scaling(case)
+    elif case.mechanism == "log_nonpositive" and case.origin.phase == "forward":
+        yield from _outside_the_domain(case)
+        yield from _below_what_is_measured(case)
+
+
+# ---- gaps and z-scores --------------------------------------------------------------------------
+
+
+def _before_scaling(case: Case) -> Iterator[Candidate]:
+    """`x = (x - x.mean(0)) / x.std(0)` of a table with gaps, on its way to `torch.tensor(x)`."""
+    source, node = case.source, case.node
+    operand = node.args[0].value if isinstance(node, cst.Call) and node.args else None
+    if source is None or node is None or not isinstance(operand, cst.Name):
+        return
+    value = source.value_of(operand) or _inner_value(source, operand)
+    line = source.statement(value) if value is not None else None
+    if value is None or line is None:
+        return
+    table = _scaled(source, value)
+    module = source.imported("numpy")
+    if table is None or module is None:
+        return
+    names = [table, *(n for n in _companions(source, node) if n not in (table, operand.value))]
+    if any(not _is_given_before(source, n, line) for n in names[1:]):
+        return
+    keep = unused(source, "known", line)
+    rows = ", ".join(f"{n}[{keep}]" for n in names)
+    edit = Edit(source).before(
+        line,
+        f"{keep} = {module}.isfinite({table}).all(axis=1)",
+        f"{', '.join(names)} = {rows}",
+    )
+    yield from case.change(edit, "drop_rows", GAPS, Tier.GUARD)
+
+
+def _inner_value(source: Source, use: cst.Name) -> Expression | None:
+    """The last `x = ...` above, which may read `x` itself."""
+    lines = [
+        assign
+        for assign in source.every(cst.Assign)
+        if source.code(assign.targets[0].target) == use.value
+        and source.scope(assign) is source.scope(use)
+        and source.start(assign) < source.start(use)
+    ]
+    return lines[-1].value if lines else None
+
+
+def _scaled(source: Source, value: Expression) -> str | None:
+    """The table of which the mean and the spread are taken."""
+    owners: dict[str, set[str]] = {}
+    for call in source.every(cst.Call, value):
+        func = call.func
+        if not isinstance(func, cst.Attribute):
+            continue
+        owner = source.code(func.value)
+        if owner in ("np", "numpy") and call.args:
+            owner = source.code(call.args[0].value)
+        owners.setdefault(owner, set()).add(func.attr.value)
+    for owner, methods in owners.items():
+        if owner.isidentifier() and "mean" in methods and methods & {*SPREADS}:
+            return owner
+    return None
+
+
+def _companions(source: Source, node: Expression) -> list[str]:
+    """What becomes a tensor beside it, in the same line or the next ones."""
+    scope = source.scope(node)
+    found = []
+    for call in source.every(cst.Call, None if scope is source.module else scope):
+        if source.code(call.func).split(".")[-1] in TENSORS and call.args:
+            argument = call.args[0].value
+            if isinstance(argument, cst.Name) and source.scope(call) is scope:
+                found.append(argument.value)
+    return list(dict.fromkeys(found))
+
+
+def _is_given_before(source: Source, name: str, line: cst.CSTNode) -> bool:
+    targets = source.bindings(name, source.scope(line))
+    return any(source.start(t) < source.start(line) for t in targets)
+
+
+# ---- targets without a logarithm -----------------------------------------------------------------
+
+
+def _outside_the_domain(case: Case) -> Iterator[Candidate]:
+    """`torch.log(claim)` of a target that is 0 in a row or two."""
+    source, operand = case.source, case.culprit
+    log = fn(source, case.node) if source is not None else None
+    stats = operand.stats if operand is not None else None
+    if source is None or log is None or operand is None or stats is None or log.name != "log":
+        return
+    given = bool(operand.upstream) and all(op.name in GIVEN for op in operand.upstream)
+    rare = 0 < stats.zeros + stats.negatives <= max(1, RARE * stats.count)
+    if not given or not rare or len(stats.shape) != 1 or is_count(operand):
+        return
+    name = log.operand
+    if isinstance(name, cst.Name):
+        yield from _of_dataset(case, source, name)
+    elif isinstance(name, cst.Subscript) and isinstance(name.value, cst.Name):
+        yield from _of_cut(case, source, name.value)
+
+
+def _title(name: str) -> str:
+    return f"leave out the rows without a positive `{name}`, inputs and targets together: its logarithm has no value there"
+
+
+def _of_dataset(case: Case, source: Source, name: cst.Name) -> Iterator[Candidate]:
+    """The second of `for x, claim in loader` is the second of `TensorDataset(features, claims)`."""
+    for loop in source.every(cst.For):
+        target = loop.target
+        elements = target.elements if isinstance(target, cst.Tuple) else ()
+        names = [source.code(e.value) for e in elements]
+        if name.value not in names or name not in [*source.below(loop)]:
+            continue
+        for line, given in datasets(source):
+            if len(given) == len(names):
+                column = given[names.index(name.value)]
+                edit = Edit(source).before(line, *kept(source, line, given, [f"{column} > 0"]))
+                yield from case.change(edit, "drop_rows", _title(column), Tier.GUARD)
+                return
+
+
+def _of_cut(case: Case, source: Source, name: cst.Name) -> Iterator[Candidate]:
+    for loop in (a for a in source.ancestors(name) if isinstance(a, cst.For)):
+        names = cut_alike(source, loop)
+        line = last_given(source, loop, names)
+        if name.value in names and len(names) > 1 and line is not None:
+            edit = Edit(source).after(line, *kept(source, line, names, [f"{name.value} > 0"]))
+            yield from case.change(edit, "drop_rows", _title(name.value), Tier.GUARD)
+            return
+
+
+def _below_what_is_measured(case: Case) -> Iterator[Candidate]:
+    """`t = days[rows] / 365`: a duration of 0 is one shorter than the shortest that can be told."""
+    operand, stats = case.culprit, case.culprit.stats if case.culprit is not None else None
+    if (
+        operand is None
+        or stats is None
+        or operand.value != 0
+        or stats.negatives
+        or is_count(operand)
+    ):
+        return
+    if not 0 < stats.zeros <= max(1, RARE * stats.count):
+        return
+    scaled = [op for op in operand.upstream if op.name not in GIVEN and op.name not in SCALED]
+    if not any(op.name in SCALED for op in operand.upstream):
+        return  # of the logarithm alone: there it is no measurement
+    picked = next((op for op in operand.upstream if op.name in PICKED), None)
+    if scaled or picked is None or picked.site is None or not case.is_own(picked.site.file):
+        return
+    source = case.source_of(picked.site.file)
+    cut = source.expression_at(picked.site) if source is not None else None
+    if source is None or not isinstance(cut, cst.Subscript) or not isinstance(cut.value, cst.Name):
+        return
+    for loop in (a for a in source.ancestors(cut) if isinstance(a, cst.For)):
+        name = cut.value.value
+        if (
+            name not in cut_alike(source, loop)
+            or (line := last_given(source, loop, [name])) is None
+        ):
+            continue
+        text = f"{name} = {name}.clamp(min=({name}[{name} > 0].min() / 2).item())"
+        title = f"let `{name}` be at least half the smallest positive one: a 0 is one that was too short to be told"
+        yield from case.change(Edit(source).after(line, text), "clamp_data", title, Tier.GUARD)
+        return
