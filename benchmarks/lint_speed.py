@@ -1,4 +1,4 @@
-"""Files per second of `whynan lint` and of TorchFix on the same tree, and how long lint takes to start.
+"""Files per second of `whynan lint`, of ruff and of TorchFix on the same tree, and how long lint takes to start.
 
     python benchmarks/lint_speed.py [FOLDER]        default: the installed torch.optim and distributions
 
@@ -51,7 +51,21 @@ def main() -> None:
         files = count(folder) if len(sys.argv) > 1 else tree(folder)
         empty = Path(temporary) / "empty.py"
         empty.write_text("import torch\nx = torch.zeros(1).log()\n")
-        commands = {"whynan": [sys.executable, "-m", "whynan", "lint", "--jobs", "1", str(folder)]}
+        commands = {
+            "whynan": [
+                sys.executable,
+                "-m",
+                "whynan",
+                "lint",
+                "--jobs",
+                "1",
+                "--no-cache",
+                str(folder),
+            ]
+        }
+        if importlib.util.find_spec("ruff"):
+            ruff = [sys.executable, "-m", "ruff", "check", "--no-cache", "--isolated", str(folder)]
+            commands |= {"ruff": ruff, "ruff ALL": [*ruff, "--select", "ALL"]}
         if importlib.util.find_spec("torchfix"):
             commands["torchfix"] = [sys.executable, "-m", "torchfix", "--select=ALL", "--jobs", "1", str(folder)]  # fmt: skip
         commands["start"] = [sys.executable, "-m", "whynan", "lint", str(empty)]
@@ -62,7 +76,7 @@ def main() -> None:
                 taken[name].append(seconds(command))
         medians = {name: statistics.median(values) for name, values in taken.items()}
     print(f"{files} files, one process, processor time, medians of {REPEATS}")
-    for name in ("whynan", "torchfix"):
+    for name in ("whynan", "ruff", "ruff ALL", "torchfix"):
         if name in medians:
             print(f"{name:<10} {medians[name]:7.2f} s  {files / medians[name]:7.1f} files/s")
     if "torchfix" in medians:

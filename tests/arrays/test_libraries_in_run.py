@@ -235,7 +235,10 @@ HEALTHY: dict[str, str] = {
         twice.defvjp(lambda x: (x * 2, None), lambda kept, g: (g * 2,))
         print(jax.grad(twice)(3.0), jax.tree.map(jnp.add, [1, 2], [3, 4]))
         print(isinstance(jax.nn.relu, jax.custom_jvp), jnp.zeros(2, dtype=jnp.float64).dtype)
-        undefined = jnp.ones(3) @ jnp.ones(4)
+        try:
+            undefined = jnp.ones(3) @ jnp.ones(4)
+        except TypeError as error:
+            print(str(error)[:20])
     """,
     "scipy: an infinite ratio, and missing data": """
         import numpy as np

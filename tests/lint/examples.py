@@ -137,10 +137,19 @@ FOUND: dict[str, list[str]] = {
         "i = (x * y).sum()\nreturn 2 * i / (x.sum() + y.sum())",
         "i = torch.sum(x & y)\nu = torch.sum(x) + torch.sum(y) - i\nreturn i / u",
     ],
+    "relative-error": [
+        "return ((x - target).abs() / target.abs()).mean()",
+        "return torch.abs(x - y) / torch.abs(y)",
+        "return torch.mean(torch.abs((target - x)) / target)",
+        "return (np.abs(x - y) / np.abs(y)).mean()",
+        "error = (x - y).abs()\nreturn (error / y.abs()).mean()",
+    ],
     "div-sum": [
         "w = torch.relu(x)\nreturn w / w.sum(-1, keepdim=True)",
         "w = x * mask\nreturn w / w.sum()",
         "w = (x > 0).float()\nreturn w / torch.sum(w)",
+        "n = torch.bincount(y, minlength=4)\nreturn n.sum() / n",
+        "return 1.0 / np.bincount(y)",
     ],
     "cosine-hand": [
         "return (x * y).sum(-1) / (x.norm(dim=-1) * y.norm(dim=-1))",
@@ -169,7 +178,7 @@ FOUND: dict[str, list[str]] = {
     ],
     "sqrt-edge": [
         "return torch.sqrt(x.clamp(min=0))",
-        "return F.relu(x).sqrt()",
+        "return (x ** 2 - y ** 2).clamp_min(0).sqrt()",
         "return torch.sqrt(1 - x ** 2)",
         "return torch.sqrt(torch.mean(x ** 2)) + 1e-8",
         "return torch.rsqrt(x.var(dim=1, unbiased=False))",
@@ -188,6 +197,10 @@ FOUND: dict[str, list[str]] = {
         "return torch.asin(torch.einsum('ij,ij->i', x, y))",
         "return torch.acosh(-(x * y).sum(-1))",
         "return torch.atanh(x @ y)",
+        "return torch.atanh(torch.tanh(x))",
+        "return torch.tanh(x).atanh() * y",
+        "return torch.atanh(x.norm(dim=-1))",
+        "return torch.asin(2 * (x[:, 0] * y[:, 1] - x[:, 1] * y[:, 0]))",
         "return torch.acos((x * y).sum(-1).abs())",
     ],
     "acos-clamp-one": [
@@ -449,8 +462,16 @@ SILENT: dict[str, list[str]] = {
         "i = (x * y).sum()\nreturn (2 * i + 1) / (x.sum() + y.sum() + 1)",
         "i = (x * y).sum()\nu = x.sum() + y.sum()\nreturn torch.where(u > 0, i / u, 1.0)",
     ],
+    "relative-error": [
+        "return (x - target).abs() / (target.abs() + 1e-6)",
+        "return (x - target).abs() / target.abs().clamp(min=1e-3)",
+        "return (x - y).abs() / z.abs()",
+        "return (x - y) / y.norm()",
+    ],
     "div-sum": [
         "w = torch.exp(x)\nreturn w / w.sum()",
+        "return 1.0 / torch.bincount(y).clamp(min=1)",
+        "p = x * (x >= x.topk(3).values.min()).float()\nreturn p / p.sum()",
         "return x / x.sum()",
         "w = torch.relu(x)\nreturn w / (w.sum() + 1e-8)",
         "w = x * mask\nreturn w / w.sum().clamp(min=1e-6)",
@@ -489,6 +510,7 @@ SILENT: dict[str, list[str]] = {
         "c = x.clamp(-1 + 1e-6, 1 - 1e-6)\nreturn torch.sqrt(1 - c ** 2)",
         "return torch.rsqrt(x.var(1) + 1e-6)",
         "return torch.rsqrt(x)",
+        "return torch.sqrt(F.relu(x)) - torch.sqrt(F.relu(-x))",
     ],
     "frac-pow": [
         "return x.shape[-1] ** -0.5",

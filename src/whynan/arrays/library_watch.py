@@ -298,7 +298,7 @@ class Stand:
         object.__setattr__(self, "call_of_whynan", call)
 
     @property
-    def __class__(self) -> type:  # type: ignore[override] # isinstance asks for it
+    def __class__(self) -> type:  # isinstance asks for it
         return type(object.__getattribute__(self, "original_of_whynan"))
 
     @__class__.setter

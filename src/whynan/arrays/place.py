@@ -24,9 +24,9 @@ def unseen_by_warnings(function: _Function) -> _Function:
 
     Python passes over frames of its own import system, which it knows by these two words.
     """
-    code = function.__code__  # type: ignore[attr-defined] # a function of Python's
+    code = function.__code__
     name = f"{code.co_filename} importlib _bootstrap"
-    function.__code__ = code.replace(co_filename=name)  # type: ignore[attr-defined]
+    function.__code__ = code.replace(co_filename=name)
     return function
 
 

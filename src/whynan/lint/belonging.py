@@ -22,6 +22,7 @@ class Evidence:
 
     def __init__(self, names: Names) -> None:
         self._names = names
+        self.called: frozenset[str] | None = None  # by what is trained, once that was asked
         self._parts: dict[ast.AST, frozenset[str]] = {}
         self.file = frozenset(
             family(full) for meanings in names.imported.values() for full in meanings
@@ -62,3 +63,10 @@ def library_of(term: Term, here: Walker) -> str:
     if OTHER in near:
         return "" if "torch" in near else OTHER
     return "torch" if "torch" in near and not near & {"numpy", TABLES} else ""
+
+
+def is_torch(term: Term, here: Walker) -> bool:
+    """A tensor, as far as its own spelling or everything around it says."""
+    if term.kind != "?":
+        return term.kind == "tensor"
+    return library_of(term, here) == "torch" or here.evidence.file == {"torch"}

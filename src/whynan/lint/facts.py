@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from whynan.lint.belonging import library_of
 from whynan.lint.terms import (
     SHAPE_ATTRIBUTES,
     SHAPE_OPS,
@@ -287,15 +286,6 @@ def small_eps_added(term: Term) -> tuple[Term, bool]:
     return term, False
 
 
-def known_small(term: Term) -> bool:
-    """Is what was added a literal of at most 1e-6? (Dropping it then moves no ordinary value.)"""
-    t = strip(term)
-    values = [number_of(a) for a in t.args]
-    if t.op == "sub" and t.args and strip(t.args[0]).op == "add":  # 1 + eps - s
-        values += [number_of(a) for a in strip(t.args[0]).args]
-    return any(isinstance(v, float) and 0 < v <= 1e-6 for v in values)
-
-
 def is_mask(term: Term) -> bool:
     """Boolean by the way it is made, or called a mask."""
     t = strip(term)
@@ -374,13 +364,6 @@ def cut_off(term: Term, depth: int = 4) -> bool:
         return depth > 0 and term.binding is not None and cut_off(term.binding, depth - 1)
     known = bool(row(term.op).name) or term.op in SHAPE_OPS
     return depth > 0 and known and bool(term.args) and all(cut_off(a, depth - 1) for a in term.args)
-
-
-def is_torch(term: Term, here: Walker) -> bool:
-    """A tensor, as far as its own spelling or everything around it says."""
-    if term.kind != "?":
-        return term.kind == "tensor"
-    return library_of(term, here) == "torch" or here.evidence.file == {"torch"}
 
 
 def is_generic(term: Term) -> bool:

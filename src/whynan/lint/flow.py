@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from whynan.lint.belonging import Evidence
 from whynan.lint.calls import ClassInfo
-from whynan.lint.helpers import Helpers
+from whynan.lint.helpers import Helpers, read_ahead
 from whynan.lint.names import Names, Scope
 from whynan.lint.reader import Reader, spelled_in
 from whynan.lint.scopes import (
@@ -58,7 +58,6 @@ class Walker:
         self._returns: list[Term | None] = []
         self.unwritten: set[int] = set()  # expressions that do not stand in the source as such
         self._kept: list[ast.expr] = []
-        self.called: frozenset[str] | None = None  # by what is trained, once that was asked
 
     @property
     def tested(self) -> frozenset[str]:
@@ -154,18 +153,11 @@ class Walker:
         info = self.reader.classes[node.name]
         if forward is None or not info.is_module:
             return
-        returned = self.read_ahead(forward, info)
+        returned = read_ahead(self, forward, info)
         if returned and all(r is not None for r in returned):
             kept = [strip(r) for r in returned if r is not None]
             if len({t.op for t in kept}) == 1 and kept[0].op != "unknown":
                 info.returned = kept[0]
-
-    def read_ahead(self, node: Function, info: ClassInfo | None = None) -> list[Term | None]:
-        """What a function returns; nothing is checked."""
-        self.silent += 1
-        returned = self._run(node, info)
-        self.silent -= 1
-        return returned
 
     # Functions
 
@@ -186,10 +178,10 @@ class Walker:
         self.part = part or node
         if self.reader.own_class is None:
             self.half = self.source.uses_half(node.lineno, node.end_lineno or node.lineno)
-        self._run(node, self.reader.own_class)
+        self.run(node, self.reader.own_class)
         self.half, self.part = half, part
 
-    def _run(self, node: Function, info: ClassInfo | None) -> list[Term | None]:
+    def run(self, node: Function, info: ClassInfo | None) -> list[Term | None]:
         reader = self.reader
         kept = reader.env, reader.own_class, reader.tested, reader.scope, self.no_grad, self.function, self._returns  # fmt: skip
         is_forward = info is not None and info.is_module and node.name == "forward"

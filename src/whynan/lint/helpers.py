@@ -9,6 +9,7 @@ from whynan.lint.terms import Term, strip
 from whynan.source.trees import Function
 
 if TYPE_CHECKING:
+    from whynan.lint.calls import ClassInfo
     from whynan.lint.flow import Walker
 
 PROBABILITIES = ("softmax", "sigmoid")
@@ -44,8 +45,16 @@ class Helpers:
         text = ast.unparse(node)
         if not any(word in text for word in (*PROBABILITIES, "Softmax", "Sigmoid")):
             return ""
-        returned = self._walker.read_ahead(node)
+        returned = read_ahead(self._walker, node)
         kinds = {strip(term).op if term is not None else "" for term in returned}
         arrays = any(term is not None and strip(term).lib == "numpy" for term in returned)
         (op,) = kinds if len(kinds) == 1 else ("",)
         return op if op in PROBABILITIES and not arrays else ""
+
+
+def read_ahead(walker: Walker, node: Function, info: ClassInfo | None = None) -> list[Term | None]:
+    """What a function returns; nothing is checked."""
+    walker.silent += 1
+    returned = walker.run(node, info)
+    walker.silent -= 1
+    return returned

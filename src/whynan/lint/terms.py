@@ -181,3 +181,12 @@ def names_in(term: Term) -> set[str]:
 def mentions(term: Term, other: Term) -> bool:
     """Does `other` occur in `term`?"""
     return any(same(part, other) for part in walk(term))
+
+
+def known_small(term: Term) -> bool:
+    """Is what was added a literal of at most 1e-6? (Dropping it then moves no ordinary value.)"""
+    t = strip(term)
+    values = [number_of(a) for a in t.args]
+    if t.op == "sub" and t.args and strip(t.args[0]).op == "add":  # 1 + eps - s
+        values += [number_of(a) for a in strip(t.args[0]).args]
+    return any(isinstance(v, float) and 0 < v <= 1e-6 for v in values)

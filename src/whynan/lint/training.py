@@ -55,14 +55,14 @@ def short(here: Walker) -> bool:
 
 def called_where_trained(here: Walker) -> frozenset[str]:
     """Names that modules, losses and steps of training call in this file."""
-    if here.called is None:
+    if here.evidence.called is None:
         found: set[str] = set()
         for node in here.source.tree.body:
             if _is_trained(node, here):
                 calls = (n for n in ast.walk(node) if isinstance(n, ast.Call))
                 found |= {last_word(call.func) or "" for call in calls}
-        here.called = frozenset(found)
-    return here.called
+        here.evidence.called = frozenset(found)
+    return here.evidence.called
 
 
 def _is_trained(node: ast.stmt, here: Walker) -> bool:

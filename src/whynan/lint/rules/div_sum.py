@@ -28,7 +28,7 @@ from whynan.lint.terms import number_of, same_values, strip
 
 # What keeps the largest of a distribution leaves something of it.
 SAMPLES = re.compile(r"topk|top_[kp]\b|nucleus|multinomial")
-CLEANED = re.compile(r"(\w+)\[\1 != \1\]|nan_to_num|isnan")
+CLEANED = re.compile(r"\b(\w+)\[\1 != \1\]|nan_to_num|isnan|nan(mean|sum)")
 COUNTS = ("bincount", "histc", "histogram")
 
 
@@ -37,7 +37,7 @@ def div_sum(term: Term, here: Walker) -> Match | None:
     if term.kind == "scalar":
         return None
     total = strip(term.args[1])
-    if total.op in COUNTS and not guarded_divisor(term.args[1], here):
+    if total.op in COUNTS and not guarded_divisor(term.args[1], here) and not _cleaned(here):
         return Match(
             term,
             f"a count by `{total.op}` is 0 for what does not occur, and the quotient infinite",
@@ -47,7 +47,7 @@ def div_sum(term: Term, here: Walker) -> Match | None:
         )
     if total.op != "sum" or not total.args or guarded_divisor(term.args[1], here):
         return None
-    handled = SAMPLES.search(here.body) or CLEANED.search(here.body)
+    handled = SAMPLES.search(here.body) or _cleaned(here)
     if not same_values(term.args[0], total.args[0]) or handled:
         return None
     evidence = _may_vanish(total.args[0])
@@ -58,6 +58,10 @@ def div_sum(term: Term, here: Walker) -> Match | None:
         elsewhere="keep the sum above 0: maximum(w.sum(...), 1e-12)",
         weak=not evidence,
     )
+
+
+def _cleaned(here: Walker) -> bool:
+    return CLEANED.search(here.body if here.function is not None else here.source.text) is not None
 
 
 def _weighs_classes(dividend: Term, counts: Term) -> bool:

@@ -44,8 +44,8 @@ def div_union(term: Term, here: Walker) -> Match | None:
         return None
     sums = [t for t in _summands(term.args[1]) if t.op == "sum" and t.args]
     a, b = joint.args
-    if any(strip(t).op == "exp" for t in joint.args):
-        return None  # never 0
+    if any(strip(t).op == "exp" for t in joint.args) or "nanmean" in here.body:
+        return None  # never 0, or left out afterwards
     both = _sums_up(sums, a) and _sums_up(sums, b) and not same_values(a, b)
     if not both:
         return None

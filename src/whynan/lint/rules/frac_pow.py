@@ -21,7 +21,8 @@ from __future__ import annotations
 
 import re
 
-from whynan.lint.facts import SCHEDULE, Sure, has_gradient, is_torch, nonzero, says, tested
+from whynan.lint.belonging import is_torch
+from whynan.lint.facts import SCHEDULE, Sure, has_gradient, nonzero, says, tested
 from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import names_in, strip
 from whynan.ops.table import row

@@ -21,14 +21,13 @@ from __future__ import annotations
 
 from whynan.lint.facts import (
     has_gradient,
-    known_small,
     log_of_one_minus,
     one_minus,
     small_eps_added,
 )
 from whynan.lint.rewrite import call, negated
 from whynan.lint.table import Match, Term, Walker, pattern
-from whynan.lint.terms import resolve, strip
+from whynan.lint.terms import known_small, resolve, strip
 
 
 @pattern("N012", "log1m-sigmoid", "error", ops=("log", "log1p"), fix="sometimes", rank=10)

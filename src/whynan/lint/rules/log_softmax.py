@@ -21,10 +21,10 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.lint.facts import has_gradient, known_small, small_eps_added
+from whynan.lint.facts import has_gradient, small_eps_added
 from whynan.lint.rewrite import call
 from whynan.lint.table import Match, Term, Walker, pattern
-from whynan.lint.terms import resolve, strip
+from whynan.lint.terms import known_small, resolve, strip
 
 LOGARITHMS = ("log", "log2", "log10")
 BASE = {"log": "", "log2": " / math.log(2)", "log10": " / math.log(10)"}

@@ -21,11 +21,11 @@ from __future__ import annotations
 
 import re
 
+from whynan.lint.belonging import is_torch
 from whynan.lint.facts import (
     has_gradient,
     is_generic,
     is_square,
-    is_torch,
     says,
     summed_square,
     tested,
