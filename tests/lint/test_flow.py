@@ -203,3 +203,10 @@ def test_odd_syntax_is_read_without_failing() -> None:
         print(A()(1).log, 1 < 2 < 3, x @ y, x // y, x % y, x << 1, x | y, x ^ y)
     """
     assert isinstance(slugs(text), list)
+
+
+def test_variables_made_of_variables_twice_over_are_read_in_time() -> None:
+    lines = ["import torch", "def f(x):", "    a0 = 2 * x"]
+    lines += [f"    a{i} = a{i - 1} * a{i - 1} + a{i - 1} * 3" for i in range(1, 60)]
+    text = "\n".join([*lines, "    return torch.log(torch.softmax(a59, -1))", ""])
+    assert [f.slug for f in findings(text)] == ["log-softmax"]

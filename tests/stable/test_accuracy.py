@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -204,3 +205,28 @@ def test_entropy() -> None:
     torch.testing.assert_close(stable.entropy_from_logits(x), wanted)
     got = stable.entropy_from_logits(x.float()).double()
     torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "compute", [lambda y: y, torch.Tensor.requires_grad_], ids=["bare", "grad"]
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_softplus_inv_has_all_its_digits_next_to_its_root(dtype: torch.dtype, compute: Any) -> None:
+    steps = [sign * 10.0**-k for k in range(1, 12) for sign in (-1, 1)]
+    y = torch.tensor([math.log(2) + step for step in steps], dtype=dtype)
+    got = stable.softplus_inv(compute(y.clone())).detach().tolist()
+    for value, at in zip(got, y.tolist(), strict=True):
+        exact = mp.log(mp.expm1(mp.mpf(at)))
+        assert abs(value - exact) <= 8 * torch.finfo(dtype).eps * abs(exact)
+
+
+@pytest.mark.parametrize(
+    "logits", [[20.0, 0.0], [40.0, 0.0, -3.0], [16.5, 0.1, 0.2], [5.0, 5.0, -60.0]]
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_entropy_of_a_nearly_certain_distribution(dtype: torch.dtype, logits: list[float]) -> None:
+    x = torch.tensor(logits, dtype=dtype)
+    weights = [mp.e ** mp.mpf(v) for v in x.tolist()]
+    shares = [w / sum(weights) for w in weights]
+    exact = -sum(p * mp.log(p) for p in shares)
+    assert abs(stable.entropy_from_logits(x).item() - exact) <= 16 * torch.finfo(dtype).eps * exact
