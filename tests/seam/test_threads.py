@@ -56,11 +56,16 @@ def test_threads_that_stand_still() -> None:
 
 
 def test_a_thread_that_is_waited_for() -> None:
-    found = []
-    thread = threading.Thread(target=lambda: found.append((time.sleep(0.2), others_wait())))
+    found = list[bool]()
+
+    def work() -> None:
+        time.sleep(0.2)  # by then the main thread waits in join()
+        found.append(others_wait())
+
+    thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    assert found == [(None, True)]
+    assert found == [True]
 
 
 def test_a_tuple_that_is_being_made_is_left_alone() -> None:
