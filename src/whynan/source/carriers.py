@@ -39,7 +39,7 @@ def names_written(scope: Scope, statement: ast.stmt) -> set[str]:
         receiver = _base(call.func)
         found |= {receiver} if receiver is not None else set()
     if isinstance(call, ast.Call):  # `np.log(x, out=y)`
-        given = [*(k.value for k in call.keywords if k.arg == "out"), *call.args[1:][-1:]]
+        given = [k.value for k in call.keywords if k.arg == "out"]
         found |= {name for node in given if (name := _base(node)) is not None}
     return found
 
