@@ -42,6 +42,7 @@ Does = Literal[
     "casts",
     "ceiling",  # bounds from above
     "compares",  # its result is true or false
+    "differs",  # compares two tensors entry by entry, and takes the mean if nothing else is asked
     "compresses",  # of finite numbers it is never large
     "constant",  # the same numbers whatever the data
     "copies",  # hands its values on unchanged, never an origin by itself

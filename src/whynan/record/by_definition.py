@@ -12,11 +12,7 @@ from whynan.record.records import Record, inside_of
 from whynan.record.upstream import Upstream
 
 MOST = 32  # operations that made a 0
-CARRYING = (
-    that("copies", "squares", "multiplies", "picks")
-    | reading("join")
-    | {"add", "sum", "mean", "div", "abs", "sqrt"}
-)
+CARRYING = that("copies", "squares", "multiplies", "picks", "positive") | reading("join")
 DIFFERENCES = frozenset({*row("sub").spellings, *row("mse_loss").spellings})
 DENSITY = "log_prob"
 

@@ -25,6 +25,9 @@ import re
 from whynan.lint.facts import guarded_divisor, is_mask
 from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import number_of, same_values, strip
+from whynan.ops.table import reading
+
+WHOLE = reading("reduction", "choice") | {".numel", ".size"}  # of a whole tensor
 
 # What keeps the largest of a distribution leaves something of it.
 SAMPLES = re.compile(r"topk|top_[kp]\b|nucleus|multinomial")
@@ -67,14 +70,7 @@ def _cleaned(here: Walker) -> bool:
 def _weighs_classes(dividend: Term, counts: Term) -> bool:
     """`total / counts`, not a sum over what was counted, which is 0 where the count is."""
     top = strip(dividend)
-    whole = number_of(top) is not None or top.op in (
-        ".numel",
-        ".size",
-        "sum",
-        "mean",
-        "max",
-        "amax",
-    )
+    whole = number_of(top) is not None or top.op in WHOLE
     return whole or top.kind == "scalar" or same_values(top, counts)
 
 

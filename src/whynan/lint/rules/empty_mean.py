@@ -24,14 +24,14 @@ import re
 from whynan.lint.facts import has_gradient, is_mask, says, tested
 from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import number_of, resolve, same, strip
+from whynan.ops.table import that
 
-# What compares two tensors entry by entry, and takes the mean of that if nothing else is asked.
-LOSSES = ("l1_loss", "mse_loss", "smooth_l1_loss", "huber_loss")
+LOSSES = that("differs")
 LENGTHS = r"seq|len|pad"  # what masks the ends of sequences leaves something of each
 HANDLED = re.compile(r"nan_to_num|isnan|\.any\(|numel\(|is_empty|len\(")
 
 
-@pattern("N032", "empty-mean", "warning", ops=("mean", *LOSSES), rank=30)
+@pattern("N032", "empty-mean", "warning", ops=("mean", *sorted(LOSSES)), rank=30)
 def empty_mean(term: Term, here: Walker) -> Match | None:
     if not term.args or here.function is None or term.get("dim") is not None:
         return None

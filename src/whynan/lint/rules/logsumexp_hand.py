@@ -24,6 +24,10 @@ from whynan.lint.facts import bounded_above, small_eps_added
 from whynan.lint.rewrite import call
 from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import resolve, strip
+from whynan.ops.table import that
+
+# From a quotient's dividend to the exponential in it.
+LEADING = that("picks") | {"sum", "mul", "diagonal", ".diag", ".diagonal"}
 
 PRODUCTS = ("einsum", "matmul", "dot")  # sums of products
 SYMPTOM = "is inf once an x exceeds 88 (float16: 11), -inf when all are below -104"
@@ -72,7 +76,7 @@ def _of_quotient(term: Term, quotient: Term) -> Match | None:
     sums = bottom.args if bottom.op == "add" else (bottom,)
     totals = [strip(t) for t in sums]
     exps = [strip(t.args[0]) for t in totals if t.op == "sum" and t.args]
-    while top.op in ("index", "sum", "diagonal", ".diag", ".diagonal", "mul") and top.args:
+    while top.op in LEADING and top.args:
         top = strip(top.args[0])
     if not _overflows(top) or not any(map(_overflows, exps)):
         return None

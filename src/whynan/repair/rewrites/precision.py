@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from whynan.ops.table import that
 from whynan.repair.calls import binary, fn
 from whynan.repair.case import HALF, Candidate, Case, Tier
 from whynan.repair.constants import Constants
@@ -22,6 +23,7 @@ HALVES = {
 SCALES = 2.0**11  # a factor like this is a loss scale
 SMALL_LOSS = 1e3
 SATURATED = ("log_nonpositive", "gradient_singularity", "division_by_zero")
+LEFT_ALONE = that("casts") | {"backward", "step", "einsum"}  # no operation to widen
 PRODUCTS = ("matmul", "bmm", "mm", "mv")
 SCALE_FIRST = "scale before the product, not after it: the sum then stays in range"
 
@@ -159,7 +161,7 @@ def _of_scaled(source: Source, node: Expression, scale: str) -> str | None:
 def _wider(case: Case, source: Source, node: Expression, cast: str) -> Iterator[Candidate]:
     """The operation on a wider copy of its operand."""
     call, power = fn(source, node), binary(node, cst.Power)
-    if call is not None and call.name not in ("half", "to", "float", "backward", "step", "einsum"):
+    if call is not None and call.name not in LEFT_ALONE:
         start = _first_of_chain(source, call.operand)
     elif power is not None:
         start = _first_of_chain(source, power.left)
