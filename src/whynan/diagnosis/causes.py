@@ -348,9 +348,11 @@ def _from_precision(op: OpRecord, culprit: Operand | None) -> Iterator[Cause]:
             evidence=f"in float64 the same operands give {number(op.exact)}; {dtype} cannot hold it",
         )
     elif dtype == "float16" and culprit is not None and _near_the_end(op, culprit):
-        yield Cause(code="low_precision", evidence=f"float16 ends at 65504; {number(culprit.value)} was close to it")  # fmt: skip
+        yield Cause(code="low_precision", evidence=f"the largest float16 is 65504; {number(culprit.value)} was close to it")  # fmt: skip
     elif dtype == "float16" and culprit is not None and any(map(lost_eps, culprit.upstream)):
-        yield Cause(code="low_precision", evidence="float16 ends at 6e-8; float32 holds this eps")
+        yield Cause(
+            code="low_precision", evidence="the smallest float16 is 6e-8; float32 holds this eps"
+        )
 
 
 def _near_the_end(op: OpRecord, culprit: Operand) -> bool:

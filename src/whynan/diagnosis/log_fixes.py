@@ -35,7 +35,7 @@ def log_fixes(x: Operand) -> tuple[Fix, ...]:
     if exponential is not None:
         return (LOGSUMEXP if exponential[1] else LOG_OF_EXP,)
     if any(map(_ran_down, x.upstream)):
-        return (Fix(kind="log_space", title="add logarithms instead of multiplying, with `logsumexp` for sums: the product is too small for its type, and a bound would only hide that"),)  # fmt: skip
+        return (Fix(kind="log_space", title="add logarithms instead of multiplying, with `logsumexp` for sums: the product is too small for its type, and a clamp would only hide that"),)  # fmt: skip
     return (floor,)
 
 

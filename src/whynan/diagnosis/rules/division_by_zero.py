@@ -29,7 +29,7 @@ from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, number
 from whynan.ops.table import row
 
 POWERS = frozenset(row("pow").spellings)
-ADD_EPS = Fix(kind="add_eps", title="add a small eps to the divisor, where it cannot be negative")
+ADD_EPS = Fix(kind="add_eps", title="add a small eps to the divisor, if it cannot be negative")
 GENERIC = (
     Fix(kind="clamp_denominator", title="keep the divisor away from 0, for a count with `.clamp(min=1)`, otherwise with `.clamp(min=eps)`"),
     ADD_EPS,
@@ -53,7 +53,7 @@ HELPS = {
         Fix(kind="add_eps", title="the divisor measures spread, which is 0 for equal values: add an eps such as 1e-6 to it"),
     ),
     "sum": (
-        Fix(kind="clamp_denominator", title="the divisor is a sum: keep it away from 0 with `.clamp(min=eps)`, where its terms cannot be negative"),
+        Fix(kind="clamp_denominator", title="the divisor is a sum: keep it away from 0 with `.clamp(min=eps)`, if no term can be negative"),
         ADD_EPS,
     ),
     "difference": (
@@ -143,6 +143,9 @@ def _what(op: OpRecord, divisor: Operand | None, over: str) -> str:
         return f"the optimizer's update divided {over}by 0"
     name = divisor.name if divisor is not None else right_number(op)
     by = f"`{name}`, which is 0" if name else "0"
+    if op.name in POWERS:
+        raised = f"`{name}`, which is 0," if name else "0"
+        return f"`{short_call(op)}` raised {raised} to a negative power"
     return f"`{short_call(op)}` divided {over}by {by}"
 
 

@@ -56,7 +56,7 @@ def _fixes(count: int, *, spread: bool, loads: bool) -> tuple[Fix, ...]:
             ": `DataLoader(..., drop_last=True)`" if loads else ", or merge it with the one before"
         )
         return (
-            Fix(kind="drop_last", title=f"if only the last batch has a single sample, leave it out{how}"),
+            Fix(kind="drop_last", title=f"one value has no spread: leave the scaling out there; if it is a last batch of one, leave that out{how}"),
             Fix(kind="correction_0", title="or use `correction=0` (`unbiased=False`), which is 0 for one value"),
         )  # fmt: skip
     return (

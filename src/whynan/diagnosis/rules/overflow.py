@@ -112,9 +112,9 @@ def _observed(op: OpRecord, dtype: str, culprit: Operand | None) -> tuple[str, .
     limit = dtype_max(dtype)
     if op.exact is not None and math.isfinite(op.exact) and limit is not None:
         where = (
-            f"{dtype} ends at {limit:.6g}"
+            f"the largest {dtype} is {limit:.6g}"
             if abs(op.exact) > limit
-            else f"a sum or product on the way exceeded {limit:.6g}, where {dtype} ends"
+            else f"a sum or product on the way exceeded {limit:.6g}, the largest {dtype}"
         )
         facts.append(f"in float64 the result is {number(op.exact)}; {where}")
     values = [
@@ -154,11 +154,11 @@ def _fixes(op: OpRecord, dtype: str) -> tuple[Fix, ...]:
         )  # fmt: skip
     fixes = []
     if op.name in GROWING:
-        fixes.append(Fix(kind="clamp_exponent", title="clamp the argument, or use a form that subtracts the maximum first (`softmax`, `logsumexp`, `softplus`)"))  # fmt: skip
+        fixes.append(Fix(kind="clamp_exponent", title="use a form that subtracts the maximum first (`log_softmax`, `logsumexp`, `softplus`), or bound the exponent where it is made"))  # fmt: skip
     if op.name in LONG_PRODUCTS:
         fixes.append(Fix(kind="log_space", title="add logarithms instead of multiplying: `torch.log(x)` summed by `sum` or `cumsum`, and go on with the logarithm of the product"))  # fmt: skip
     if dtype == "float16" and op.name in CASTS and not op.derived:
-        fixes.append(Fix(kind="wider_dtype", title="leave it in float32, or cast to bfloat16: float16 ends at 65504"))  # fmt: skip
+        fixes.append(Fix(kind="wider_dtype", title="leave it in float32, or cast to bfloat16: the largest float16 is 65504"))  # fmt: skip
     elif dtype == "float16":
         fixes.append(Fix(kind="wider_dtype", title="compute this part in float32 or bfloat16"))
     if op.derived:
