@@ -245,6 +245,8 @@ def test_a_notebook_theme_is_followed_and_not_the_system(
         assert abs(ink - lightness(page, ".whynan")) > 150
         pill = ".verdict:not(.verified, .failed)"
         assert abs(ink - lightness(page, pill)) > 100
+        assert not page.locator(".chain > .origin").is_visible()  # a cell's output is short
+        page.locator("details.folded > summary").first.click()
         assert page.locator(".chain > .origin").is_visible()
         assert page.locator("button.copy").is_hidden()  # it would do nothing without the script
 
@@ -306,15 +308,14 @@ def test_the_styles_of_a_notebook_do_not_reach_into_the_report(
         assert style(page, "#own", "backgroundColor") == "rgb(1, 2, 3)"  # nor ours into its own
 
 
-def test_the_width_of_the_cell_decides_how_many_columns_there_are(
+def test_the_width_of_the_page_decides_how_many_columns_there_are(
     browser: Browser, tmp_path: Path
 ) -> None:
-    path = tmp_path / "notebook.html"
-    text = html.fragment(full())
-    path.write_text(f"<!doctype html><div style='width: 700px'>{text}</div>{text}")
-    with Opened(browser, path, viewport={"width": 1600, "height": 900}) as page:
-        script = "c => getComputedStyle(c).gridTemplateColumns.split(' ').length"
-        assert page.locator(".columns").evaluate_all(f"all => all.map({script})") == [1, 2]
+    with Opened(browser, written(tmp_path, full())) as page:
+        for width, columns in ((800, 1), (1600, 2)):
+            page.set_viewport_size({"width": width, "height": 900})
+            script = "c => getComputedStyle(c).gridTemplateColumns.split(' ').length"
+            assert page.locator(".columns").first.evaluate(script) == columns
 
 
 def test_the_report_is_drawn_where_no_script_may_run(browser: Browser, tmp_path: Path) -> None:
@@ -325,6 +326,7 @@ def test_the_report_is_drawn_where_no_script_may_run(browser: Browser, tmp_path:
     path.write_text(f'<!doctype html><iframe sandbox="" width=800 height=900 srcdoc="{escaped}">')
     with Opened(browser, path) as page:
         frame = page.frame_locator("iframe")
+        frame.locator("details.folded > summary").first.click()
         assert frame.locator(".chain > .origin").is_visible()
         assert frame.locator("h3").first.is_visible()
         assert frame.locator("button.copy").is_hidden()

@@ -89,7 +89,7 @@ def test_a_divisor_that_is_too_large_to_keep_is_said_to_be_unknown(
     assert report is not None
     (found,) = report["anomalies"]
     assert found["mechanism"] == "opaque"
-    assert "whose operand is gone" in found["headline"]
+    assert "whose operand is lost" in found["headline"]
 
 
 @pytest.mark.parametrize("update", ["a.copy_(a + (p - a) / n)", "a.add_((p - a) / n)"])

@@ -14,6 +14,7 @@ from whynan.cli.program import SETTINGS, file_option, takes_program
 from whynan.cli.showing import ALONE, Page, open_option, output_of, poured_of
 
 if TYPE_CHECKING:
+    from whynan.report.remarks import Format
     from whynan.run.program import Program
 
 
@@ -137,7 +138,6 @@ def run(
     WHYNAN_HTML, and in `[tool.whynan.run]` of pyproject.toml. Options win over the environment,
     and the environment over the file.
     """
-    from whynan.report.remarks import Format
     from whynan.run.laid import Aside
     from whynan.run.outputs import Mode, Policy, RunOptions
     from whynan.run.run import Run
@@ -153,7 +153,7 @@ def run(
         html=html,
         tensorboard=tensorboard,
         recording=recording,
-        format=None if style == "text" else cast(Format, style),
+        format=None if style == "text" else cast("Format", style),
         output=output_of(style, output),
         max_steps=max_steps,
         rerun=rerun,

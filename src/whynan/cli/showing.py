@@ -38,10 +38,12 @@ def poured_of(path: Path | None) -> tuple[Path | None, Poured | None]:
 
 def output_of(style: str, path: Path | None) -> Path | None:
     """Where a report to a service goes: annotations are printed unless a file is named."""
+    if style == "text":
+        if path is not None:
+            raise click.UsageError("--output needs --format github, sarif or junit")
+        return None
     from whynan.report.remarks import ENDINGS
 
-    if style == "text" and path is not None:
-        raise click.UsageError("--output needs --format github, sarif or junit")
     return path or (Path(ENDINGS[style]) if style in ENDINGS else None)
 
 

@@ -29,7 +29,6 @@ from whynan.ops.table import row
 CDIST = Fix(kind="stable_form", title="use a form without the subtraction, for distances `torch.cdist`")  # fmt: skip
 VAR = Fix(kind="stable_form", title="use a form without the subtraction, for a variance `x.var(correction=0)`")  # fmt: skip
 DEVIATIONS = Fix(kind="stable_form", title="a mean of squares minus a squared mean loses its digits: average the squared deviations from the mean instead")  # fmt: skip
-AVERAGE = Fix(kind="clamp_argument", title="keep the averaged variance at 0 or above before eps is added to it, `.clamp(min=0)`, and choose eps by how far apart the gradients are")  # fmt: skip
 EARLIER = Fix(kind="earlier_checkpoint", title="a variance is never negative: it came in like that, so go back to a checkpoint from before, or let the layer measure it anew")  # fmt: skip
 
 
@@ -38,12 +37,11 @@ def _without_subtraction(op: OpRecord, x: Operand) -> tuple[Fix, ...]:
     makers = [op.name for op in x.upstream]
     if makers[:1] not in (["sub"], ["rsub"], ["add"]):
         return ()
-    if op.phase == "optimizer":
-        return (AVERAGE,)
-    if any(row(name).reads == "product" for name in makers):
-        return (CDIST,)
-    if "mean" in makers:
-        return (VAR,)
+    if op.phase != "optimizer":  # there the gradient's own way lies behind the average
+        if any(row(name).reads == "product" for name in makers):
+            return (CDIST,)
+        if "mean" in makers:
+            return (VAR,)
     return (DEVIATIONS,) if {"pow", "square"} & set(makers[1:3]) else ()
 
 
