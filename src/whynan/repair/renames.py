@@ -18,7 +18,7 @@ AGAIN = "__again"  # stands for the probability until its name is free
 SAYS_SO = re.compile(r"(^|_)(p|ps|prob|probs|proba|probabilities|probability)(?=$|_|\d)")
 # Of a function whose value is positive: without one of these it says nothing of what it returns.
 POSITIVE = re.compile(
-    r"(^|_)(p|prob|probs|exp|pdf|density|densities|likelihood|partition|evidence|mixture|marginal|odds)(?=$|_|\d)"
+    r"(^|_)(p|ps|prob|probs|proba|probability|probabilities|exp|pdf|density|densities|likelihood|partition|evidence|mixture|marginal|odds)(?=$|_|\d)"
 )
 LOGARITHM = re.compile(r"(^|_)log|logit|nll")
 # What may be in these is left open.
@@ -137,6 +137,8 @@ def _worded(name: str, word: str) -> str:
 def _new_name(source: Source, found: Holder, word: str) -> str | None:
     """If it is free, and nobody outside spells the old one."""
     new = _worded(found.name, word)
+    if word == "log" and not POSITIVE.search(found.name):
+        return None  # it says neither
     every = [n for n in source.every(cst.Name) if n.value == found.name]
     variables = [n for n in every if _is_variable(source, n)]
     own = _of(source, found, found.name)

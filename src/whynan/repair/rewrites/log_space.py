@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from whynan.repair.calls import Fn, binary, fn, number_of, one_minus
+from whynan.repair.calls import Fn, binary, fn, is_one, number_of, one_minus
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.flow import SAME_ELEMENTS
@@ -208,7 +208,7 @@ class Form:
         parts = divided or product
         if parts is None:
             return None
-        if divided is not None and number_of(divided.left) == 1:
+        if divided is not None and is_one(divided.left):
             if (negated := self._sigmoid(divided)) is not None:
                 return negated
             below = self.of(divided.right)
@@ -361,7 +361,7 @@ def _one_plus_exp(source: Source, node: Expression) -> str | None:
     plus = binary(node, cst.Add)
     for one, other in ((plus.left, plus.right), (plus.right, plus.left)) if plus else ():
         exp = fn(source, other) or fn(source, source.definition(other))
-        if number_of(one) == 1 and exp is not None and exp.name == "exp":
+        if is_one(one) and exp is not None and exp.name == "exp":
             return source.code(exp.operand)
     return None
 
