@@ -36,6 +36,7 @@ from whynan.repair.rewrites import (
     reading,
     roots,
     running_sums,
+    schedules,
     selection,
     squashed,
     switches,
@@ -43,7 +44,7 @@ from whynan.repair.rewrites import (
 )
 
 FAMILIES = (
-    marked, entropy, noise, squashed, products, moments, existing, options, logarithms, across, moved, running_sums, corrections, iterations, ceilings, exponentials, log_space, roots, selection, plain, division, domain, clamps, learnt, masks, matrices, precision, switches, gaps, reading, outliers, data,
+    marked, entropy, noise, squashed, products, moments, existing, options, schedules, logarithms, across, moved, running_sums, corrections, iterations, ceilings, exponentials, log_space, roots, selection, plain, division, domain, clamps, learnt, masks, matrices, precision, switches, gaps, reading, outliers, data,
     features,
     training,
 )  # fmt: skip
@@ -62,7 +63,9 @@ REMEDIES = {
 def propose(case: Case) -> list[Candidate]:
     """Every change that fits the recorded dataflow and the source: exact ones first."""
     found: list[Candidate] = []
-    for family in (plain, arrays, gaps, reading, data) if arrays.is_array(case) else FAMILIES:
+    for family in (
+        (schedules, plain, arrays, gaps, reading, data) if arrays.is_array(case) else FAMILIES
+    ):
         try:
             found += (moved.handed_over(case, candidate) for candidate in family.propose(case))
         except Exception as error:  # one family's fault must not cost the user the others
