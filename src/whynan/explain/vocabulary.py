@@ -13,6 +13,7 @@ CAUSES = {
     "bad_data": "the data",
     "bad_init": "initial weights",
     "cancellation": "cancellation",
+    "computed": "a computed number",
     "constant_input": "equal values",
     "empty_mask": "empty mask",
     "eps_too_small": "eps too small",
@@ -25,6 +26,7 @@ CAUSES = {
     "saturation": "saturation",
     "setting": "a setting",
     "unbounded": "no bound",
+    "small_exponent": "exponent below 1",
     "underflow": "underflow",
     "wrong_function": "unstable formula",
 }

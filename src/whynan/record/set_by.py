@@ -43,6 +43,10 @@ def _numbers(origin: OpRecord) -> Iterator[tuple[OpRecord, str, float]]:
     for name, given in origin.scalars.items():
         if isinstance(given, float | int) and not isinstance(given, bool) and _is_odd(name, given):
             yield origin, name, float(given)
+    if origin.derived and origin.name == "pow":  # x ** n, whose slope is n * x ** (n - 1)
+        exponent = origin.scalar("exponent")
+        if exponent is not None and -1 < exponent < 0:
+            yield origin, "exponent", exponent + 1
     told = origin.operand(row(origin.name).of)  # a divisor before what it divides
     others = [operand for operand in origin.inputs if operand is not told]
     for operand in (*([told] if told is not None else []), *others):

@@ -12,7 +12,7 @@ import ast
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from whynan.model import Site
@@ -25,6 +25,7 @@ MAX_FILES = 60
 MAX_BYTES = 200_000
 ENDINGS = (".yaml", ".yml", ".json", ".toml")
 COMMON = frozenset({"self", "x", "n", "i", "k", "a", "b", "cls", "torch", "config", "args", "math"})
+UNTOLD = frozenset({"self", "other", "value", "exponent"})  # what torch calls anything
 _LINE = r"^\s*[\"']?{name}[\"']?\s*[:=]\s*[\"']?(?P<value>[-+.\w]+)"
 
 
@@ -38,7 +39,7 @@ class Written:
     text: str
 
 
-def setting_behind(site: Site, roles: Iterable[str], value: float, files: Iterable[str], folders: Iterable[str]) -> Written | None:  # fmt: skip
+def setting_behind(site: Site, roles: Sequence[str], value: float, files: Iterable[str], folders: Iterable[str]) -> Written | None:  # fmt: skip
     """Where the user set the number that an operation was given at a place of the source."""
     names = _names(site, roles)
     found = {(w.file, w.line): w for name in names for w in _written(name, value, files, folders)}
@@ -46,11 +47,11 @@ def setting_behind(site: Site, roles: Iterable[str], value: float, files: Iterab
     return own[0] if len(own) == 1 else None
 
 
-def _names(site: Site, roles: Iterable[str]) -> list[str]:
+def _names(site: Site, roles: Sequence[str]) -> list[str]:
     """What the number may be called, from the operation outwards."""
     node, tree = node_at(site), tree_of(site.file)
-    words = dict.fromkeys(r for r in roles if len(r) > 2 and r not in ("self", "other", "value"))
-    waiting = _mentioned([node]) if node is not None else []
+    words = dict.fromkeys(r for r in roles if len(r) > 2 and r not in UNTOLD)
+    waiting = _mentioned([_given_as(node, roles)]) if node is not None else []
     seen: set[tuple[type[Word], str]] = set()  # a name may be given what is made of itself
     for part in waiting:
         word = _word(part)
@@ -63,6 +64,12 @@ def _names(site: Site, roles: Iterable[str]) -> list[str]:
         elif isinstance(part, ast.Name):
             waiting += _given(tree, part)
     return [*words]
+
+
+def _given_as(node: ast.expr, roles: Sequence[str]) -> ast.expr:
+    """Of a quotient or a power, only what the number can be: the divisor, the exponent."""
+    one_sided = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div | ast.Pow)
+    return node.right if one_sided and set(roles) <= {"other", "exponent"} else node  # type: ignore[attr-defined] # it has sides
 
 
 Word = ast.Attribute | ast.Name | ast.Subscript
