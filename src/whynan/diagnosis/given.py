@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from whynan.diagnosis.makers import CHOOSING
 from whynan.model import FROM_BEFORE, Cause, Evidence, Operand, OpRecord, Setting, number
 from whynan.ops.table import reading, that
+from whynan.source.settings import COMPUTING
 from whynan.source.trees import expression_of
 
 MAX_SHOWN = 48
 HANDED_ON = CHOOSING | that("copies") | reading("join") | {"lift_fresh"}
-COMPUTING = (ast.BinOp, ast.Call, ast.IfExp, ast.UnaryOp)
 
 
 def place_of(maker: OpRecord, op: OpRecord) -> str:
@@ -48,7 +48,9 @@ def kept(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
 
 def a_setting(setting: Setting) -> Iterator[Cause]:
     place = f"{os.path.basename(setting.file)}:{setting.line}"
-    yield Cause(code="setting", evidence=f"{place} sets `{setting.text}`")
+    written = expression_of(setting.text.partition("=")[2])
+    gives = f", which gives {number(setting.value)}" if isinstance(written, COMPUTING[:3]) else ""
+    yield Cause(code="setting", evidence=f"{place} sets `{setting.text}`{gives}")
 
 
 def unbounded(op: OpRecord, culprit: Operand) -> Iterator[Cause]:

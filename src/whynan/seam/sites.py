@@ -155,3 +155,14 @@ def site_of(frames: Frames) -> Site:
     from dataclasses import replace
 
     return replace(site, caller=site_at(frames.user_code, frames.user_lasti))
+
+
+def own_files() -> Iterator[str]:
+    """Those that the program is made of, as far as they were imported."""
+    seen = set()
+    for module in [*sys.modules.values()]:
+        file = getattr(module, "__dict__", {}).get("__file__")
+        if isinstance(file, str) and file not in seen and file.endswith(".py"):
+            seen.add(file)
+            if kind_of_file(file) == USER:
+                yield file
