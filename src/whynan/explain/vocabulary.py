@@ -18,6 +18,7 @@ CAUSES = {
     "empty_mask": "empty mask",
     "eps_too_small": "eps too small",
     "exploding_gradients": "exploding gradients",
+    "growing_values": "values that grow",
     "high_learning_rate": "learning rate too high",
     "loss_scale": "loss scale",
     "low_precision": "low precision",

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from whynan.model import Circumstances, Evidence, HistoryRow, Layer, Oddity, Sample
+from whynan.record.growing import growth_of
 from whynan.record.item_names import name_of
 from whynan.record.modules import clean
 from whynan.record.oddities import MAX_VALUES, oddity_in
@@ -52,6 +53,7 @@ def look_around(evidence: Evidence, recorder: Recorder) -> Evidence:
                 moved=_moved(history[-1:], recorder),
                 moved_lately=_moved(_since_lowest(history), recorder),
                 setting=setting_of(evidence),
+                growth=growth_of(evidence, recorder.tracer.records),
                 loss_factor=recorder.losses.factor(),
             )
     except (RuntimeError, ValueError, TypeError, NotImplementedError):
