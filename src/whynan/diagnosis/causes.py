@@ -10,6 +10,7 @@ from whynan.diagnosis.circumstances import causes_around
 from whynan.diagnosis.framework import autocast_of
 from whynan.diagnosis.given import (
     MAX_SHOWN,
+    REFUSED,
     a_setting,
     came_in,
     computed,
@@ -59,6 +60,8 @@ def causes_of(
 ) -> tuple[Cause, ...]:
     """The causes whose evidence is in the recording, most telling first."""
     found = list(_from_operand(op, culprit)) if culprit is not None else []
+    if op.op == REFUSED and culprit is not None and not found:
+        found += unbounded(op, culprit)
     if not found and culprit is not None and mechanism == "division_by_zero":
         found += _nothing_counted(op, culprit)
     if culprit is not None and vanishing_divisor(op) is culprit:

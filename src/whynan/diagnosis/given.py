@@ -12,6 +12,7 @@ from whynan.ops.table import reading, that
 from whynan.source.settings import COMPUTING
 from whynan.source.trees import expression_of
 
+REFUSED = "refused"  # a finite value, by a distribution: no operation of torch's
 MAX_SHOWN = 48
 HANDED_ON = CHOOSING | that("copies") | reading("join") | {"lift_fresh"}
 
@@ -56,7 +57,11 @@ def a_setting(setting: Setting) -> Iterator[Cause]:
 def unbounded(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
     """What was computed may be anything; what was chosen or handed on is somebody else's."""
     made = [m for m in culprit.upstream if m.name not in HANDED_ON]
-    if op.derived or not culprit.value:
+    if op.op == REFUSED and (culprit.source or "").startswith("parameter"):
+        needs = op.scalars.get("needs")
+        yield Cause(code="unbounded", evidence=f"it is trained, and nothing keeps it {needs}")
+        return
+    if op.derived or culprit.value is None or (culprit.value == 0 and op.op != REFUSED):
         return
     if op.op.startswith("array."):  # of NumPy's operands only the text is known
         name = culprit.name if isinstance(expression_of(culprit.name or ""), COMPUTING) else None
