@@ -104,6 +104,8 @@ def capture(frame: FrameType | None, stop: CodeType | None = None) -> Frames | N
         kind = _kinds.get(code.co_filename)
         if kind is None:
             kind = kind_of_file(code.co_filename)
+        if kind == THIRD_PARTY and code.co_name == "__torch_function__":
+            kind = LIBRARY  # a subclass that hands on what was called
         if kind > LIBRARY:
             if kind == USER:
                 return Frames(code, frame.f_lasti, None, 0, inside)
@@ -116,7 +118,7 @@ def capture(frame: FrameType | None, stop: CodeType | None = None) -> Frames | N
             return Frames(code, frame.f_lasti, outer.f_code, outer.f_lasti, inside)
         if code is stop:
             return None
-        if kind == LIBRARY:
+        if kind == LIBRARY and code.co_name != "__torch_function__":
             inside = code
         frame = frame.f_back
     return None
