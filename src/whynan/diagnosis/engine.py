@@ -86,7 +86,9 @@ def _explain(evidence: Evidence) -> Anomaly:
 
 def _named(op: OpRecord) -> OpRecord:
     names = operand_names(op)
-    inputs = tuple(replace(o, name=name) for o, name in zip(op.inputs, names, strict=True))
+    inputs = tuple(
+        replace(o, name=name or o.name) for o, name in zip(op.inputs, names, strict=True)
+    )
     return replace(op, inputs=inputs)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from whynan.model.circumstances import (
     Circumstances,
     Fetch,
+    Growth,
     HistoryRow,
     Layer,
     LayerSpread,
@@ -59,6 +60,7 @@ __all__ = [
     "Fetch",
     "Finding",
     "Fix",
+    "Growth",
     "Held",
     "HistoryRow",
     "Layer",

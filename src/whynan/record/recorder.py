@@ -27,6 +27,7 @@ from whynan.record.mode import TracerMode
 from whynan.record.modules import ModuleNames
 from whynan.record.outputs import Outputs, is_for_a_loss
 from whynan.record.records import Record
+from whynan.record.refusing import harm_of_refusal
 from whynan.record.remaking import with_the_dataset
 from whynan.record.retention import clear, forget
 from whynan.record.scripts import Scripts
@@ -250,7 +251,8 @@ class Recorder:
     def raised(self, error: BaseException) -> Harm | None:
         """What an exception complains of."""
         self.tracer.later.settle()
-        return harm_of_exception(error, self.tracer, self.checks.is_nonfinite)
+        harm = harm_of_exception(error, self.tracer, self.checks.is_nonfinite)
+        return harm or harm_of_refusal(error, self.tracer, self.slicer.upstream)
 
     def results(self, names: Mapping[str, Any]) -> list[Harm]:
         """Single numbers that a block has made and leaves behind, such as a loss that nothing was
