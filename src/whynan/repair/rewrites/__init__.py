@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from whynan import voice
+from whynan.model import Anomaly
 from whynan.repair.case import Candidate, Case
 from whynan.repair.rewrites import (
     across,
@@ -77,9 +78,12 @@ def propose(case: Case) -> list[Candidate]:
     return sorted(unique.values(), key=lambda c: _rank(c, case))
 
 
+def answers_cause(candidate: Candidate, anomaly: Anomaly) -> bool:
+    """Whether it mends what the findings name as the cause, and not only the line that failed."""
+    causes = {cause.code for cause in anomaly.finding.causes[:1]}
+    return bool(causes & REMEDIES.get(candidate.kind, set()))
+
+
 def _rank(candidate: Candidate, case: Case) -> float:
     """By tier; but where the learning rate is the cause, a guard would only hide it."""
-    causes = {cause.code for cause in case.anomaly.finding.causes[:1]}
-    if candidate.kind in REMEDIES and causes & REMEDIES[candidate.kind]:
-        return 0.5
-    return float(candidate.tier)
+    return 0.5 if answers_cause(candidate, case.anomaly) else float(candidate.tier)
