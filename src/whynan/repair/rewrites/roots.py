@@ -141,7 +141,9 @@ def _eps_inside(
     text = f"{source.code(operand)} + {floor(case.dtype)}"
     call = fn(source, root)
     text = f"({text})" if call is None or call.namespace is None else text
-    title = f"add a small number inside {source.quoted(root, 'the root')}, where the slope is finite"
+    title = (
+        f"add a small number inside {source.quoted(root, 'the root')}, where the slope is finite"
+    )
     edit = Edit(source).replace(operand, text)
     yield from case.change(edit, "eps_inside", title, Tier.GUARD)
 
