@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from whynan.model import Circumstances, Evidence, HistoryRow, Layer, Oddity, Sample
+from whynan.model import (
+    Circumstances,
+    Evidence,
+    HistoryRow,
+    Layer,
+    Oddity,
+    Sample,
+    Unstable,
+    number,
+)
 from whynan.record.growing import growth_of
 from whynan.record.item_names import name_of
 from whynan.record.listed import from_a_list
@@ -54,6 +63,7 @@ def look_around(evidence: Evidence, recorder: Recorder) -> Evidence:
                 moved=_moved(history[-1:], recorder),
                 moved_lately=_moved(_since_lowest(history), recorder),
                 setting=setting_of(evidence),
+                unstable=_unstable(recorder.updates.last()),
                 growth=growth_of(evidence, recorder.tracer.records),
                 loss_factor=recorder.losses.factor(),
             )
@@ -274,3 +284,21 @@ def _input_size(inputs: list[torch.Tensor]) -> float | None:
         if t.is_floating_point() and t.dim() > 1 and 4 <= t.numel() <= MAX_VALUES
     ]
     return max(filter(math.isfinite, sizes), default=None)
+
+
+def _unstable(optimizer: torch.optim.Optimizer | None) -> Unstable | None:
+    """Of plain updates: a momentum that keeps more than it is given, a decay that overshoots 0."""
+    for group in optimizer.param_groups if optimizer is not None else ():
+        momentum, rate, decay = (group.get(n) for n in ("momentum", "lr", "weight_decay"))
+        if isinstance(momentum, float | int) and momentum >= 1:
+            why = "from 1 on, each update is larger than the one before"
+            return Unstable(name="momentum", value=float(momentum), why=why)
+        scaled = any(name in group for name in ADAPTIVE) and not isinstance(
+            optimizer, torch.optim.AdamW
+        )
+        if scaled or not isinstance(rate, float | int) or not isinstance(decay, float | int):
+            continue
+        if rate * decay > 2:
+            why = f"times lr {number(rate)} it is {number(rate * decay)}, and above 2 each step leaves a weight larger than it was"
+            return Unstable(name="weight_decay", value=float(decay), why=why)
+    return None
