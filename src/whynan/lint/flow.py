@@ -18,6 +18,7 @@ from whynan.lint.scopes import (
     as_load,
     assigned_once,
     assigns,
+    evaluating,
     is_module,
     item_kind,
     merged,
@@ -34,7 +35,7 @@ from whynan.lint.terms import Term, names_in, strip
 from whynan.ops.table import that
 from whynan.source.trees import Function, statements
 
-IN_PLACE_MODULE = (that("casts") & that("tensor")) - {"cuda"}  # of a module, too
+IN_PLACE_MODULE = (that("casts") & that("tensor")) - {"cuda"} | {"to"}  # of a module, too
 
 
 class Walker:
@@ -83,9 +84,8 @@ class Walker:
             self._check(term, self)
 
     def walk(self) -> None:
-        body = self.source.tree.body
+        body, classes = self.source.tree.body, self.source.classes
         self._assigned_once = assigned_once(body)
-        classes = self.source.classes
         for node in classes:
             self.reader.classes[node.name] = ClassInfo(node.name, is_module(node))
         for node in classes:
@@ -165,7 +165,7 @@ class Walker:
         outer, outer_half, part = self.reader.own_class, self.half, self.part
         self.part = part or node
         self.reader.own_class = self.reader.classes[node.name]
-        self.half = self.source.uses_half(node.lineno, node.end_lineno or node.lineno)
+        self.half = self.source.class_uses_half(node)
         for statement in node.body:
             if isinstance(statement, Function):
                 self._function(statement)
@@ -176,8 +176,8 @@ class Walker:
     def _function(self, node: Function) -> None:
         half, part = self.half, self.part
         self.part = part or node
-        if self.reader.own_class is None:
-            self.half = self.source.uses_half(node.lineno, node.end_lineno or node.lineno)
+        inherited = half and self.reader.own_class is not None
+        self.half = inherited or self.source.uses_half(node.lineno, node.end_lineno or node.lineno)
         self.run(node, self.reader.own_class)
         self.half, self.part = half, part
 
@@ -305,13 +305,17 @@ class Walker:
     def _if(self, node: ast.If) -> bool:
         self.reader.read(node.test)
         reader = self.reader
-        tested, before = reader.tested, dict(reader.env)
+        tested, before, no_grad = reader.tested, dict(reader.env), self.no_grad
         mentioned = self._looked_at(node.test)
+        evaluated = evaluating(node)
         reader.tested = tested | mentioned
+        self.no_grad = no_grad or evaluated is node.body
         left_body = self._block(node.body)
         after_body = reader.env
         reader.env = dict(before)
+        self.no_grad = no_grad or evaluated is node.orelse
         left_other = self._block(node.orelse)
+        self.no_grad = no_grad
         after_other = reader.env
         # After `if not n: return`, n has been looked at for the rest of the block.
         reader.tested = tested | (mentioned if left_body or left_other or assigns(node, mentioned) else frozenset())  # fmt: skip
@@ -326,10 +330,8 @@ class Walker:
     def _looked_at(self, test: ast.expr) -> frozenset[str]:
         """What a test mentions, and what that was computed from."""
         names = spelled_in(test)
-        for name in names:
-            if (known := self.env.get(name)) is not None:
-                names |= names_in(known)
-        return names
+        known = [self.env[name] for name in names if name in self.env]
+        return names.union(*map(names_in, known))
 
     def _loop(self, node: ast.For | ast.AsyncFor | ast.While) -> None:
         reader = self.reader

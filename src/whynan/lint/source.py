@@ -43,6 +43,11 @@ class Source:
         at = bisect.bisect_left(self.half_lines, first)
         return at < len(self.half_lines) and self.half_lines[at] <= last
 
+    def class_uses_half(self, node: ast.ClassDef) -> bool:
+        """What one method converts, another does not see; what `__init__` does, all of them."""
+        common = [s for s in node.body if getattr(s, "name", "__init__") == "__init__"]
+        return any(self.uses_half(s.lineno, s.end_lineno or s.lineno) for s in common)
+
     def column(self, line: int, utf8_offset: int) -> int:
         """The parser counts bytes; editors and people count characters."""
         text = self.lines[line - 1]
