@@ -14,6 +14,7 @@ from whynan.lint.finding import Finding, Match, Replacement, Severity
 from whynan.lint.flow import Walker
 from whynan.lint.layout import fitted
 from whynan.lint.libraries import OTHER
+from whynan.lint.skim import Skim
 from whynan.lint.source import Source
 from whynan.lint.suppress import Allowances
 from whynan.lint.table import Pattern
@@ -22,7 +23,6 @@ from whynan.lint.terms import SHAPE_OPS, Term, same_values, strip
 from whynan.lint.training import trains
 from whynan.source.trees import UNREADABLE, parsed
 
-RELEVANT = re.compile(r"\b(torch|numpy)\b")
 Span = tuple[int, int, int, int]
 NUMBERS = ("item", ".item", "numpy", ".numpy", "tolist", ".tolist")
 SLOPE = "N021"
@@ -31,12 +31,6 @@ NEWER = re.compile(r"\s*(type \w+(\[.*\])? =|(async )?def \w+\[|class \w+\[)")
 # What Python 2 wrote.
 OLDER = re.compile(r"Missing parentheses in call to|multiple exception types must be|leading zeros")
 IN_PLACE = re.compile(r"\.\w+[^\W_]_\(")
-# No pattern is without one of these; most files of a large tree are without all of them.
-TRIGGERS = re.compile(
-    r"log|exp\b|exp[(_]|softmax|sigmoid|sqrt|norm\b|norm\(|std|\.sum\(|\bsum\(|\.min\(|a(?:rc)?cos|a(?:rc)?sin|erfinv|ndtri|gamma|\bnan|NaN|inf\b"
-    r"|empty|\bTensor\(|cross_entropy|Entropy|BCE|kl_div|KLDiv|nll|NLL|\*\*|pow\(|power\(|inv\w*\(|prod|clip_grad"
-    r"|Adam|where\(|masked_fill|tanh|reciprocal|mean\(|_loss\(|/\s*\(\s*(\w+)\s*-\s*\1\b"
-)
 
 
 class Checker:
@@ -55,7 +49,7 @@ class Checker:
 
         `skim`: a file that cannot hold a pattern is not parsed, and its syntax errors stay unseen.
         """
-        is_relevant = RELEVANT.search(text) and TRIGGERS.search(text)
+        is_relevant = (skimmed := Skim(text)).is_relevant
         if skim and not is_relevant:
             return []
         try:
@@ -64,7 +58,7 @@ class Checker:
             return [_unparsable(error, path, text)]
         if not is_relevant:
             return []
-        source = Source(text, tree, path)
+        source = Source(text, tree, path, skimmed)
         matches: dict[Span, tuple[Pattern, Match]] = {}
         covered: set[Span] = set()
 

@@ -48,7 +48,7 @@ class Walker:
         self.function: Function | None = None
         self.silent = 0  # reading ahead: nothing is checked
         self._check = check
-        self.names = Names(source.tree, ":=" in source.text)
+        self.names = Names(source.tree, source.text)
         self.evidence = Evidence(self.names)
         self.part: ast.stmt | None = None  # the outermost function or class
         self.reader = Reader(source, self.names.top, self._visit)
@@ -88,9 +88,10 @@ class Walker:
         self._assigned_once = assigned_once(body)
         for node in classes:
             self.reader.classes[node.name] = ClassInfo(node.name, is_module(node))
-        for node in classes:
+        known = [c for c in classes if self.source.skim.holds(c.lineno, c.end_lineno)]
+        for node in known:
             self._read_attributes(node)
-        for node in classes:  # before anything that may call an instance
+        for node in known:  # before anything that may call an instance
             self._read_returned(node)
         self._definitions(body)
         self._block(body)
@@ -174,6 +175,8 @@ class Walker:
         self.reader.own_class, self.half, self.part = outer, outer_half, part
 
     def _function(self, node: Function) -> None:
+        if not self.source.skim.holds(node.lineno, node.end_lineno):
+            return
         half, part = self.half, self.part
         self.part = part or node
         inherited = half and self.reader.own_class is not None
@@ -224,9 +227,8 @@ class Walker:
             value = read(node.value)
             for target in node.targets:
                 self._bind(target, value)
-        elif isinstance(node, ast.AnnAssign):
-            if node.value is not None:
-                self._bind(node.target, read(node.value))
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            self._bind(node.target, read(node.value))
         elif isinstance(node, ast.AugAssign):
             self._augmented(node)
         elif isinstance(node, ast.Return):
@@ -247,9 +249,8 @@ class Walker:
             self.reader.tested |= self._looked_at(node.test)
         elif isinstance(node, ast.Raise | ast.Continue | ast.Break):
             return True
-        elif isinstance(node, Function):
-            if self.function is not None:
-                self._function(node)
+        elif isinstance(node, Function) and self.function is not None:
+            self._function(node)
         elif isinstance(node, ast.Match):
             self._match(node)
         elif isinstance(node, ast.Delete):
@@ -388,8 +389,7 @@ class Walker:
         """What a repeated block assigns is unknown when it begins again."""
         for statement in statements(body):
             for target in targets(statement):
-                name = variable(target)
-                if name is not None:
+                if (name := variable(target)) is not None:
                     old = self.env.get(name) if isinstance(target, ast.Name) else None
                     self.env[name] = Term("unknown", target, kind=old.kind if old else "?")
                 elif isinstance(target, ast.Subscript):

@@ -43,7 +43,7 @@ class Helpers:
         return Term(op, call, (inside,), lib="torch", kind="tensor") if op else None
 
     def _read(self, node: Function) -> str:
-        text = ast.unparse(node)
+        text = "\n".join(self._walker.source.lines[node.lineno - 1 : node.end_lineno])
         if not any(word in text for word in WORDS):
             return ""
         returned = read_ahead(self._walker, node)

@@ -76,7 +76,8 @@ def _parameter_kind(
     arg: ast.arg, default: ast.expr | None, tensors: bool, meaning: Meaning
 ) -> Kind:
     if arg.annotation is not None:
-        words = ast.unparse(arg.annotation)
+        note = arg.annotation
+        words = note.id if isinstance(note, ast.Name) else ast.unparse(note)
         if any(family(meaning(word)) == OTHER for word in WORD.findall(words)):
             return "other"
         if words in SCALAR_WORDS:

@@ -6,6 +6,7 @@ import ast
 import bisect
 import re
 
+from whynan.lint.skim import Skim
 from whynan.source.trees import statements
 
 Position = tuple[int, int]  # line from 1, column in characters from 0
@@ -17,7 +18,9 @@ TEST = re.compile(r"[!=]=|\bin\b|\bis\b|^\s*#|^\s*(from|import)\b")
 class Source:
     """One parsed file."""
 
-    def __init__(self, text: str, tree: ast.Module, path: str = "") -> None:
+    def __init__(
+        self, text: str, tree: ast.Module, path: str = "", skim: Skim | None = None
+    ) -> None:
         # The file and its folder say what the code is for; where the project lies does not.
         parts = path.replace("\\", "/").split("/")
         self.path = "/".join(parts[-2:])
@@ -28,6 +31,7 @@ class Source:
         self.lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
         self.classes: list[ast.ClassDef] = []
         self.half_lines: list[int] = []
+        self.skim = (skim or Skim(text)).read()
         self._scan()
 
     def _scan(self) -> None:
