@@ -25,6 +25,7 @@ from whynan.repair.source import Expression, Source
 
 FORMS = ("log_space", "log_domain")
 FAMILIES = (products, logarithms, iterations, log_space)
+MOST = 4  # softmaxes of one form
 NEAREST = 4  # operations before the logarithm: what is made further away is no part of its form
 
 
@@ -42,6 +43,15 @@ def handed_over(case: Case, candidate: Candidate) -> Candidate:
     """A form that still takes the logarithm of a softmax made elsewhere: of its logits instead."""
     if candidate.kind not in FORMS:
         return candidate
+    for _ in range(MOST):
+        further = _handed_over(case, candidate)
+        if further is candidate:
+            break
+        candidate = further
+    return candidate
+
+
+def _handed_over(case: Case, candidate: Candidate) -> Candidate:
     for path in candidate.texts:
         source = case.with_texts(candidate.texts).source_of(path)
         before = case.source_of(path)
