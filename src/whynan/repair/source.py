@@ -180,7 +180,7 @@ class Source:
             return None
         if len(assign.targets) != 1 or self.scope(assign) is not self.scope(use):
             return None
-        return assign.value, targets.elements.index(element)  # type: ignore[arg-type]  # found in it
+        return assign.value, targets.elements.index(element)
 
     def definition(self, use: Expression) -> Expression | None:
         """The value of a name, if the same text would still mean the same at its use."""

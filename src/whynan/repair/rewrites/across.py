@@ -292,7 +292,9 @@ def _again(producer: Producer, flow: Flow, place: Place) -> str:
 
 def _with_true_names(case: Case, candidate: Candidate, flow: Flow, producer: Producer) -> Candidate:
     """What held or returned a probability, and logits now, is called so."""
-    texts = told_right(case, candidate.texts, (flow.holders, flow.functions), "logits", producer.again)
+    texts = told_right(
+        case, candidate.texts, (flow.holders, flow.functions), "logits", producer.again
+    )
     logs = [held for chosen in flow.chosen for held in chosen.holders]
     return replace(candidate, texts=told_right(case, texts, (logs, []), "log", producer.again))
 

@@ -180,7 +180,9 @@ class Form:
         exp = fn(self.source, value)
         if exp is not None and exp.name == "exp" and not exp.inplace:
             return not isinstance(exp.operand, cst.Name)
-        return any(isinstance(n, cst.Name) and n.value == node.value for n in self.source.below(value))
+        return any(
+            isinstance(n, cst.Name) and n.value == node.value for n in self.source.below(value)
+        )
 
     def _known(self, node: Expression) -> str | None:
         text = known_log(self.source, node)

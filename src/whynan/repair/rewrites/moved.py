@@ -83,7 +83,9 @@ def _quotient(case: Case) -> Iterator[Candidate]:
                 continue
             for found in across.propose(there.at(_site(again, call))):
                 if _logs(case.with_texts(found.texts), found) == _logs(case, found):
-                    title = "stay with logarithms: the ratio of probabilities that round to 0 is none"
+                    title = (
+                        "stay with logarithms: the ratio of probabilities that round to 0 is none"
+                    )
                     yield replace(found, kind="log_ratio", title=title)
 
 
@@ -152,7 +154,9 @@ def _written(case: Case, source: Source, made: Expression, flow: Flow) -> Iterat
         return
     where = _path(source, made)
     for candidate in case.change_all([*edits.values()], "moved", "", Tier.EXACT):
-        moved = case.with_texts(told_right(case, candidate.texts, (flow.holders, flow.functions), "log", torch_exp))
+        moved = case.with_texts(
+            told_right(case, candidate.texts, (flow.holders, flow.functions), "log", torch_exp)
+        )
         site = _site_of(moved, source.path, where, text)
         if site is not None:
             yield moved.at(site)

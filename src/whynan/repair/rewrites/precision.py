@@ -197,10 +197,8 @@ def _result(source: Source, node: Expression) -> Expression | None:
 def _first_of_chain(source: Source, node: Expression) -> Expression:
     """`f` of `f.abs().sum()` and of `(f * f).sum()`: the whole chain then runs in the wider type."""
     call = fn(source, node)
-    while (call is not None and call.namespace is None) or (inner := squared(source, node)):
-        node = call.operand if call is not None and call.namespace is None else inner
-        call = fn(source, node)
-    return node
+    inner = call.operand if call is not None and call.namespace is None else squared(source, node)
+    return node if inner is None else _first_of_chain(source, inner)
 
 
 def _in_bfloat16(case: Case, source: Source) -> Iterator[Candidate]:
