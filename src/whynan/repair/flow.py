@@ -17,7 +17,7 @@ METADATA = frozenset({"shape", "size", "dtype", "device", "dim", "ndim", "numel"
 # They choose or rearrange elements of one tensor, and compute nothing.
 SAME_ELEMENTS = spelled(
     lambda op: "keeps" in op.does and op.reads in ("view", "lookup") and not op.does & {"splits"}
-) - {"detach"}
+)
 ENTROPIES = {"binary_cross_entropy": "binary_cross_entropy_with_logits"}
 CRITERIA = {"BCELoss": "BCEWithLogitsLoss"}
 

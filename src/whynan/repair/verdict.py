@@ -75,10 +75,6 @@ def judge(
     if training and (rise := _rise(after)) is not None:
         text = f"the loss rises from {number(rise[0])} to {number(rise[1])}: nothing is learnt that way"
         return Verdict(verdict="failed", evidence=text)
-    steep = None if exact or training else _steep(after, before)
-    if steep is not None:
-        text = f"the gradient leaps to {number(steep.grad_max or 0.0)} at step {steep.step}: the failure is only hidden"
-        return Verdict(verdict="failed", evidence=text)
     worse = _worse(after, before) if first.origin.phase == "optimizer" and not training else None
     if worse is not None:
         text = f"the updates are finite, but wrong: the loss went from {number(worse[0])} to {number(worse[1])}"
@@ -88,6 +84,10 @@ def judge(
         text = (
             f"the loss leaps to {number(leap.loss)} at step {leap.step}: the failure is only hidden"
         )
+        return Verdict(verdict="failed", evidence=text)
+    steep = None if exact or training else _steep(after, before)
+    if steep is not None:
+        text = f"the gradient leaps to {number(steep.grad_max or 0.0)} at step {steep.step}: the failure is only hidden"
         return Verdict(verdict="failed", evidence=text)
     return Verdict(verdict="verified", evidence=_proof(after, before, training))
 
