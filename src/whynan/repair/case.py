@@ -14,6 +14,7 @@ from whynan.model import Anomaly, Operand, OpRecord, Site
 from whynan.ops.table import forward_of
 from whynan.repair.edit import Edit
 from whynan.repair.originals import Originals, python_files
+from whynan.repair.settings import Settings
 from whynan.repair.source import Expression, Source
 from whynan.repair.tidy import tidied
 from whynan.source.trees import UNREADABLE
@@ -173,7 +174,7 @@ class Case:
     def _tidied(self, edit: Edit) -> str:
         """Without what only the old text read."""
         text, before = edit.text(), edit.source.text
-        if "\r" in before or text == before:
+        if "\r" in before or text == before or isinstance(edit.source, Settings):
             return text
         files = python_files(self.root or os.getcwd())
         others = (self.originals.text(f) or "" for f in files if f != edit.source.path)

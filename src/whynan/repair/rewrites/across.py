@@ -123,13 +123,13 @@ def _written(project: Project, source: Source, node: Expression, depth: int = 8)
         removed = (source, node, source.code(call.operand))
         text = source.code(dim) if dim is not None else ""
         return Producer("softmax", text, None, removed, (Place(source, node),)) if text else None
-    behind = _behind(project, source, node) if depth else None
-    if behind is None or not isinstance(behind.node, Expression):
+    place = behind(project, source, node) if depth else None
+    if place is None or not isinstance(place.node, Expression):
         return None
-    return _written(project, behind.source, behind.node, depth - 1)
+    return _written(project, place.source, place.node, depth - 1)
 
 
-def _behind(project: Project, source: Source, node: Expression) -> Place | None:
+def behind(project: Project, source: Source, node: Expression) -> Place | None:
     """What an expression has its value from, one step back."""
     part, index = source.part_of(node), None
     inner = below_view(source, node) or source.value_of(node)

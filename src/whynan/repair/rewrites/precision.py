@@ -196,9 +196,13 @@ def _result(source: Source, node: Expression) -> Expression | None:
 
 def _first_of_chain(source: Source, node: Expression) -> Expression:
     """`f` of `f.abs().sum()` and of `(f * f).sum()`: the whole chain then runs in the wider type."""
-    call = fn(source, node)
-    inner = call.operand if call is not None and call.namespace is None else squared(source, node)
-    return node if inner is None else _first_of_chain(source, inner)
+    while True:
+        call = fn(source, node)
+        is_method = call is not None and call.namespace is None
+        inner = call.operand if call is not None and is_method else squared(source, node)
+        if inner is None:
+            return node
+        node = inner
 
 
 def _in_bfloat16(case: Case, source: Source) -> Iterator[Candidate]:
