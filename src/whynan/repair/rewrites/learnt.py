@@ -15,6 +15,7 @@ MECHANISMS = ("division_by_zero", "log_nonpositive", "invalid_domain", "gradient
 POSITIVE = ("softplus", "relu", "elu")
 KEEPS = that("keeps")
 BETWEEN = that("keeps") | {"div", "mul"}
+SOFTPLUS = "let the network predict what is positive by its form: a bound would stop the gradient where it matters"
 TITLE = "keep this positive where the network makes it: as a scale or rate it must not round to 0"
 
 
@@ -53,8 +54,7 @@ def _made_positive(case: Case) -> Iterator[Candidate]:
     if source is None or node is None:
         return
     edit = Edit(source).replace(node, f"{source.functional()}.softplus({source.code(node)}) + 1e-6")
-    title = "let the network predict what is positive by its form: a bound would stop the gradient where it matters"
-    yield from case.change(edit, "softplus_output", title, Tier.GUARD)
+    yield from case.change(edit, "softplus_output", SOFTPLUS, Tier.GUARD)
 
 
 def _floored(case: Case) -> Iterator[Candidate]:
@@ -72,6 +72,13 @@ def _floored(case: Case) -> Iterator[Candidate]:
         node = source.expression_at(op.site) if source is not None else None
         call = fn(source, node) if source is not None else None
         if source is None or node is None or call is None or call.name != op.name or call.inplace:
+            return
+        if op.name == "relu":
+            text = call.rebuilt(
+                "softplus", source.code(call.operand), namespace=source.functional()
+            )
+            edit = Edit(source).replace(node, f"{text} + 1e-4")
+            yield from case.change(edit, "softplus_output", SOFTPLUS, Tier.GUARD)
             return
         edit = Edit(source).replace(node, f"{source.code(node)} + 1e-3")
         yield from case.change(edit, "positive_floor", TITLE, Tier.GUARD)
