@@ -28,7 +28,6 @@ from whynan.arrays.made_again import made_again
 from whynan.arrays.numpy_errors import Event, Place, event_of, places_of
 from whynan.arrays.place import is_library, is_own, programs_own
 from whynan.arrays.reach import results, way
-from whynan.arrays.set_here import with_setting
 from whynan.arrays.tables import (
     divided,
     holds_what_was_made,
@@ -125,7 +124,7 @@ class NumpyWatch:
         if id(evidence) not in self._crossed:
             result, frame = [evidence], sys._getframe(1)
             came_in = evidence.origin_kind in ("entry", "number")
-            look = self._to_its_line if came_in else with_setting
+            look = self._to_its_line if came_in else _with_setting
             self._quietly(lambda: result.append(look(evidence, frame)))
             self._crossed[id(evidence)] = (evidence, result[-1])
         return self._crossed[id(evidence)][1]
@@ -260,7 +259,7 @@ class NumpyWatch:
             return
         site = site_at(user.f_code, user.f_lasti)
         for i, event in enumerate(self.events):
-            found = way(event.places, places)
+            found = None if event.is_share_of_nothing else way(event.places, places)
             if found is None:
                 continue
             seen = kinds - found.innocent
@@ -311,8 +310,14 @@ class NumpyWatch:
     def _left_over(self) -> None:
         scope = vars(sys.modules["__main__"])
         for i, event in enumerate(self.events):
-            for name in results(event, scope):
+            for name in () if event.is_share_of_nothing else results(event, scope):
                 self._harm(i, "output", f"the result `{name}`", event.evidence.origin.site, None)
+
+
+def _with_setting(evidence: Evidence, frame: FrameType) -> Evidence:
+    from whynan.arrays.set_here import with_setting  # torch is there by now
+
+    return with_setting(evidence, frame)
 
 
 def _follow(event: Event, op: OpRecord) -> None:

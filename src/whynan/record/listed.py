@@ -58,7 +58,7 @@ def _holding(storages: set[int], frames: list[FrameType]) -> Sample | None:
     best: tuple[int, Sample] | None = None
     for frame in frames:
         for name, items in [*frame.f_locals.items()]:
-            if not isinstance(items, list | tuple) or not 2 < len(items) <= MAX_ITEMS:
+            if type(items) is not list or not 2 < len(items) <= MAX_ITEMS:
                 continue
             hits = [i for i, item in enumerate(items) if _ids(item) & storages]
             # What is appended turn by turn ends with the newest.
