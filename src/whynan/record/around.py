@@ -79,7 +79,7 @@ def _sample(evidence: Evidence, recorder: Recorder) -> Sample | None:
         return None if recorder.batches.fetches else from_a_list(evidence, recorder.tracer, None)
     if found.dataset_index is None:
         if recorder.batches.fetches:
-            return found
+            return replace(found, called=recorder.batches.stream_item(found.index))
         in_table = _in_table(found, evidence, recorder)
         is_known = in_table.dataset_index is not None
         return in_table if is_known else from_a_list(evidence, recorder.tracer, found)

@@ -16,6 +16,7 @@ from whynan.model import Fetch, Sample
 from whynan.record.checks import Checks
 from whynan.record.storages import MAX_COPY, is_torchs
 from whynan.seam.loading import Fetch as Loaded
+from whynan.seam.loading import Streamed
 from whynan.seam.members import dataset_of, workers_of
 from whynan.seam.private import address_of, has_storage, storage_id
 from whynan.seam.reading import can_be_read, plain_of
@@ -36,6 +37,7 @@ class Batches:
         self.inputs: list[torch.Tensor] = []
         self.packed = False  # their rows are times of sequences
         self.indices: list[int] | None = None  # of the dataset, for the last batch of a DataLoader
+        self.streamed: Streamed | None = None  # of a stream with workers, instead
         self.fetches = 0  # batches of all loaders
         self._newer = 0  # of them, those that were asked for after the one that is worked on
         self._columns: list[tuple[str, weakref.ref[torch.Tensor]]] = []
@@ -77,6 +79,13 @@ class Batches:
         """The tensors of the last batch, as the loader gave it, by what the program calls them."""
         found = [(name, tensor()) for name, tensor in self._columns]
         return [(name, plain_of(t)) for name, t in found if t is not None and can_be_read(t)]
+
+    def stream_item(self, row: int) -> str | None:
+        """Of a stream with workers, what can be said of a sample: its place in what one of them gave."""
+        one = self.streamed
+        if one is None:
+            return None
+        return f"item {one.first + row} of those from worker {one.worker} of {one.of}"
 
     def owners(self) -> torch.Tensor | None:
         """Of items that were joined, as graphs are: which one each row of the batch belongs to."""
@@ -137,6 +146,7 @@ class Batches:
         self.iterator = weakref.ref(fetch.iterator)
         self._note(fetch.item)
         self.indices = _numbers(fetch.index)
+        self.streamed = fetch.index if isinstance(fetch.index, Streamed) else None
         self._is_ahead, self._newer = fetch.is_early, 0
         if recording and self.indices is not None:
             self._mark(_rows_of(fetch.item, len(self.indices)))
@@ -144,6 +154,7 @@ class Batches:
             made = [t for t in tensors_in(fetch.item) if has_storage(t)]
             watched = [watch_storage(t.untyped_storage()) for t in made]
             self._recent.append((watched, self.indices))
+            self.streamed = None
             self.indices = None  # until it is known which one a step is about
 
 
