@@ -70,6 +70,13 @@ def causes_of(
         found += _from_small(op, culprit)
     found += _from_function(op, culprit)
     found += _from_mask(mechanism, op)
+    if evidence.around.setting is not None and mechanism == "overflow":
+        # Its own number: no other type would make that a sensible one.
+        found += (
+            a_setting(evidence.around.setting)
+            if evidence.around.setting.value in op.scalars.values()
+            else ()
+        )
     if not found and culprit is not None and mechanism == "empty_reduction":
         found += too_few(op, culprit)
     found += computed_argument(op)

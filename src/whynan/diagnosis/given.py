@@ -71,6 +71,8 @@ def unbounded(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
         place = ""
     elif made and not made[0].derived:
         written = made[0].site.expression if made[0].site is not None else ""
+        if made[0].site == op.site:  # within the call that refuses it
+            written = culprit.name or ""
         name = written if written and len(written) <= MAX_SHOWN else made[0].name.strip("_")
         place = f"{place_of(made[0], op)}: "
     else:

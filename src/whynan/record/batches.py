@@ -125,16 +125,18 @@ class Batches:
             if window is not None:
                 window.entry.batch = window
 
-    def _note(self, batch: Any) -> None:
+    def _note(self, batch: Any, *, recording: bool) -> None:
         self._columns = [(name, weakref.ref(t)) for name, t in _named(batch)]
         owners = _owners_in(batch)
         self._owners = None if owners is None else weakref.ref(owners)
+        if owners is not None and recording:
+            self._mark(_rows_of(_fields(batch), len(owners)))
 
     def handed_on(self, fetch: Loaded, *, recording: bool) -> None:
         """A loader that is ahead of what it hands out has handed out one that it was given before."""
         if fetch.is_early or not isinstance(fetch.index, list):
             return
-        self._note(fetch.item)
+        self._note(fetch.item, recording=recording)
         self.indices, self._is_ahead, self._newer = _numbers(fetch.index), False, fetch.newer
         if recording and self.indices is not None:
             self._mark(_rows_of(fetch.item, len(self.indices)))
@@ -144,7 +146,7 @@ class Batches:
         self.fetches += not fetch.is_again
         self.workers = workers_of(fetch.iterator)
         self.iterator = weakref.ref(fetch.iterator)
-        self._note(fetch.item)
+        self._note(fetch.item, recording=recording)
         self.indices = _numbers(fetch.index)
         self.streamed = fetch.index if isinstance(fetch.index, Streamed) else None
         self._is_ahead, self._newer = fetch.is_early, 0
@@ -163,6 +165,14 @@ def _owners_in(batch: Any) -> torch.Tensor | None:
     found = None if isinstance(batch, (torch.Tensor, Mapping)) else getattr(batch, "batch", None)
     fits = type(found) is torch.Tensor and found.dim() == 1 and found.dtype is torch.int64
     return found if fits else None
+
+
+def _fields(batch: Any) -> list[Any]:
+    """What such a batch holds."""
+    try:
+        return [batch[name] for name in batch.keys()]  # noqa: SIM118 # it is no dictionary
+    except (TypeError, AttributeError, KeyError):
+        return []
 
 
 def _numbers(index: Any) -> list[int] | None:
