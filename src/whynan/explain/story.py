@@ -124,7 +124,8 @@ def _proof(fix: Fix, command: str, site: Site | None) -> str:
         return fix.evidence
     if site is not None and short_path(site.file).startswith("In["):
         return "not tested yet"  # there is no script to try it on
-    return f"not tested yet: `{f'whynan fix {command}'.strip()}` tries changes"
+    tries = "tries it" if fix.patch else "tries changes"
+    return f"not tested yet: `{f'whynan fix {command}'.strip()}` {tries}"
 
 
 def _place(site: Site) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from whynan.model.change import ADVICE, Fix
 from whynan.model.circumstances import (
     Circumstances,
     Fetch,
@@ -15,12 +16,10 @@ from whynan.model.circumstances import (
 )
 from whynan.model.climb import Climb, Rung
 from whynan.model.diagnosis import (
-    ADVICE,
     Anomaly,
     Cause,
     Diagnosis,
     Finding,
-    Fix,
     Link,
     Outcome,
 )

@@ -9,23 +9,23 @@ from typing import Protocol
 
 from whynan.model import ADVICE, Diagnosis, Fix
 from whynan.recording import EAGERLY
-from whynan.repair import reference
-from whynan.repair.allowance import Allowance
 from whynan.repair.case import Candidate, Case, Tier
-from whynan.repair.originals import Originals, program_root
+from whynan.repair.originals import Originals
 from whynan.repair.patches import unified
 from whynan.repair.rewrites import propose
 from whynan.repair.rewrites.reading import missing_mark
 from whynan.repair.sentences import said
-from whynan.repair.trial import Ran, Trial
-from whynan.repair.verdict import (
+from whynan.run.program import Program, program_root
+from whynan.trying import reference
+from whynan.trying.allowance import Allowance
+from whynan.trying.trial import Ran, Trial
+from whynan.trying.verdict import (
     MARGIN_STEPS,
     TRAINING_MARGIN_STEPS,
     Verdict,
     judge,
     steps_to_run,
 )
-from whynan.run.program import Program
 
 ROUNDS = 3
 SECOND_TRIES = 4  # candidates for a fault that a first change uncovered
@@ -45,7 +45,7 @@ BOUNDS = (
     "divisor_",
 )
 # A choice of the modeller's, as its own eps is: float64 is no reference for it.
-SETTINGS = ("raise_eps", "default_eps", "positive_floor")
+SETTINGS = ("raise_eps", "default_eps", "positive_floor", "schedule_floor", "count_from_1")
 # They make a number bearable that should not be there.
 COVERS = ("clamp_", "np_maximum", "clip_grad", "lower_lr")
 FLOOR = re.compile(r"([\w.]+|\([^()]*\))\.clamp\(min=([\d.e-]+)\)")
@@ -102,6 +102,7 @@ class Search:
         self._allowance = Allowance(self.budget_s)
         self._root = program_root(self.program)
         self._answered = ""
+        self._weak: Tried | None = None
         self._reference: tuple[dict[int, float] | None] | None = None
 
     def go(self) -> Search:
@@ -117,6 +118,7 @@ class Search:
         # Another course answers a failure of the training, not what a guard uncovered.
         most = Tier.TRAINING if any(c.tier is Tier.TRAINING for c in training) else Tier.GUARD
         self._rounds(training, uncovered, most=most)
+        self.found = self.found or self._weak
         return self
 
     def _rounds(self, level: list[Candidate], uncovered: list[Tried], most: Tier) -> list[Tried]:
@@ -221,7 +223,9 @@ class Search:
             verdict = self._compared(verdict, ran)
         tried = Tried(candidate=candidate, verdict=verdict, seconds=ran.seconds)
         self.tried.append(tried)
-        if verdict.verdict == "verified" and candidate.texts:
+        if verdict.verdict == "verified" and candidate.texts and verdict.is_weak:
+            self._weak = self._weak or tried  # another rate may teach it more
+        elif verdict.verdict == "verified" and candidate.texts:
             self.found = tried
         elif verdict.verdict == "verified":
             self._answered = candidate.kind  # done from outside

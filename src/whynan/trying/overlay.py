@@ -6,6 +6,7 @@ The user's files stay as they are: importing and running a changed file reads it
 from __future__ import annotations
 
 import atexit
+import builtins
 import io
 import linecache
 import os
@@ -25,7 +26,7 @@ def begin(description: dict[str, Any]) -> Callable[[], None]:
     lay_over(description["texts"])
     applied = _intervene(description["intervention"])
     if description["drop"]:
-        from whynan.repair.leaving_out import leave_out
+        from whynan.trying.leaving_out import leave_out
 
         leave_out(**description["drop"])
     original: Any = spawn.get_preparation_data
@@ -61,7 +62,7 @@ def _intervene(name: str | None) -> Callable[[], int | None]:
     """Start the experiment; the result tells how often it had something to change."""
     if name is None:
         return lambda: None
-    from whynan.repair.interventions import Intervention
+    from whynan.trying.interventions import Intervention
 
     intervention = Intervention()
     intervention.start(name)
@@ -94,6 +95,22 @@ def lay_over(texts: Mapping[str, str]) -> None:
 
     io.open_code = open_code
     loaders.get_code = get_code
+    if not all(path.endswith(".py") for path in sources):
+        _lay_over_settings(sources)
+
+
+def _lay_over_settings(sources: Mapping[str, str]) -> None:
+    """What is no Python is read by the program itself."""
+    original = io.open
+
+    def opened(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+        named = isinstance(file, (str, bytes, os.PathLike))
+        text = sources.get(os.path.realpath(os.fsdecode(file))) if named and "r" in mode else None
+        if text is None:
+            return original(file, mode, *args, **kwargs)
+        return io.BytesIO(text.encode()) if "b" in mode else io.StringIO(text)
+
+    io.open = builtins.open = opened
 
 
 def _quote(path: str, text: str) -> None:
