@@ -68,6 +68,7 @@ class Event:
     places: tuple[Place, ...]  # innermost first
     follows: bool  # from a value that was not finite either
     followers: list[OpRecord] = field(default_factory=list)  # what it then turned into
+    is_hidden: bool = False  # a filter of the program's keeps the warning back
 
     @property
     def is_share_of_nothing(self) -> bool:

@@ -46,6 +46,7 @@ COMPLAINT = re.compile(r"\bnans?\b|\binfs?\b|\binfinit|finite|singular|converge"
 # 0 * inf and inf - inf: of finite numbers these are never invalid.
 NEEDS_INFINITY = re.compile(r"invalid value encountered in (scalar )?(multiply|add|subtract)$")
 MAX_EVENTS = 50
+NUMPYS_OWN = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
 MAX_LOOKS = 200  # a program that prints NaN all day must not be slowed
 WRITERS = ("save", "savez", "savez_compressed", "savetxt")
 
@@ -57,7 +58,7 @@ class NumpyWatch:
         self.events: list[Event] = []
         self._harms: dict[int, Evidence] = {}  # by the event's position
         self._crossed: dict[int, tuple[Evidence, Evidence]] = {}
-        self._undo: list[Callable[[], None]] = []
+        self._undo: list[Callable[[], object]] = []
         self._looking: int | None = None  # the thread in which we look at something
         self._showing = False
         self._looks = 0
@@ -88,6 +89,27 @@ class NumpyWatch:
 
         module._showwarnmsg = show
         self._undo.append(lambda: setattr(module, "_showwarnmsg", shown))
+
+    def hear_hidden(self) -> None:
+        """In a second run, whose output is laid aside: also what a filter of the program's keeps back. Of
+        torch's harm it may be the origin; by itself it is none."""
+        np = sys.modules.get("numpy")
+        if np is None or np.geterr() != NUMPYS_OWN:
+            return
+        before = np.seterrcall(lambda kind, _: self._heard(kind, sys._getframe(1)))
+        np.seterr(divide="call", over="call", invalid="call")
+        self._undo += [lambda: np.seterrcall(before), lambda: np.seterr(**NUMPYS_OWN)]
+
+    def _heard(self, kind: str, frame: FrameType) -> None:
+        if self._looking == threading.get_ident() or len(self.events) >= MAX_EVENTS:
+            return
+
+        def look() -> None:
+            event = event_of(frame, f"{kind} encountered in an operation")
+            if event is not None:
+                self._happened(replace(event, is_hidden=True))
+
+        self._quietly(look)
 
     def add(self, name: str) -> None:
         """A library that the program has imported."""
@@ -259,7 +281,8 @@ class NumpyWatch:
             return
         site = site_at(user.f_code, user.f_lasti)
         for i, event in enumerate(self.events):
-            found = None if event.is_share_of_nothing else way(event.places, places)
+            aside = event.is_hidden or event.is_share_of_nothing
+            found = None if aside else way(event.places, places)
             if found is None:
                 continue
             seen = kinds - found.innocent
@@ -300,7 +323,8 @@ class NumpyWatch:
             i = len(self.events) - 1
         else:
             places = tuple(Place(id(f), f.f_code, line) for f, line in reversed(steps))
-            ways = [i for i, e in enumerate(self.events) if way(e.places, places, tested=True)]
+            shown = [(i, e) for i, e in enumerate(self.events) if not e.is_hidden]
+            ways = [i for i, e in shown if way(e.places, places, tested=True)]
             if not ways or not COMPLAINT.search(text):
                 return
             i = ways[0]
@@ -310,7 +334,8 @@ class NumpyWatch:
     def _left_over(self) -> None:
         scope = vars(sys.modules["__main__"])
         for i, event in enumerate(self.events):
-            for name in () if event.is_share_of_nothing else results(event, scope):
+            aside = event.is_hidden or event.is_share_of_nothing
+            for name in () if aside else results(event, scope):
                 self._harm(i, "output", f"the result `{name}`", event.evidence.origin.site, None)
 
 
