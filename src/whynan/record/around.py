@@ -89,7 +89,7 @@ def _sample(evidence: Evidence, recorder: Recorder) -> Sample | None:
         return None if recorder.batches.fetches else from_a_list(evidence, recorder.tracer, None)
     if found.dataset_index is None:
         if recorder.batches.fetches:
-            return found
+            return replace(found, called=recorder.batches.stream_item(found.index))
         in_table = _in_table(found, evidence, recorder)
         is_known = in_table.dataset_index is not None
         return in_table if is_known else from_a_list(evidence, recorder.tracer, found)
@@ -147,9 +147,13 @@ def _joined(evidence: Evidence, recorder: Recorder) -> Sample | None:
     owners, indices = recorder.batches.owners(), recorder.batches.indices or ()
     record = recorder.tracer.records.get(evidence.origin.index)
     made = value_after(record, 0) if record is not None and record.outs else None
-    if owners is None or made is None or made.shape[:1] != owners.shape or len(indices) < 2:
+    if owners is None or record is None or made is None or len(indices) < 2:
         return None
-    found = sorted({int(owners[row]) for row in _bad_rows(made)})
+    if made.shape[:1] == owners.shape:
+        found = sorted({int(owners[row]) for row in _bad_rows(made)})
+    else:  # of edges, say
+        locate, items = recorder.slicer.ancestry.locate, owners.tolist()
+        found = samples_of(record, made, len(items), locate, items) or []
     return _named(found, len(indices), recorder) if found[-1:] < [len(indices)] else None
 
 
