@@ -156,6 +156,13 @@ def _fixes(op: OpRecord, evidence: Evidence, divisor: Operand | None = None) -> 
         )  # fmt: skip
     if divisor is None:
         return _of_a_number(op)
+    if divisor.stats is not None and divisor.stats.count == 1 and divisor.upstream[-1:] == divisor.upstream[:1]:  # fmt: skip
+        made = next((m for m in divisor.upstream if m.name == "lift_fresh"), None)
+        if made is not None:
+            line = f", in line {made.site.line}" if made.site is not None else ""
+            return (
+                Fix(kind="end_above_0", title=f"{called(divisor, 'the divisor')} comes from a plain number{line}: let that end above 0, at a value that makes sense for it; a tiny bound here would blow the quotient up"),
+            )  # fmt: skip
     kind = divisor_is(divisor)
     return larger_eps(divisor) if kind == "eps" else HELPS.get(kind, GENERIC)
 

@@ -52,7 +52,7 @@ FAMILIES = (
 REMEDIES = {
     "lower_lr": {"high_learning_rate", "exploding_gradients"},
     "kaiming_init": {"bad_init"},
-    "standardise": {"bad_data"},
+    "standardise": {"bad_data", "high_learning_rate", "exploding_gradients"},
     "drop_outliers": {"bad_data"},
     "drop_fill_values": {"bad_data"},
     "clip_grad_norm": {"exploding_gradients"},
@@ -81,5 +81,8 @@ def answers_cause(candidate: Candidate, anomaly: Anomaly) -> bool:
 
 
 def _rank(candidate: Candidate, case: Case) -> float:
-    """By tier; but where the learning rate is the cause, a guard would only hide it."""
-    return 0.5 if answers_cause(candidate, case.anomaly) else float(candidate.tier)
+    """By tier; but where the learning rate is the cause, a guard would only hide it, and for inputs
+    that were never scaled every rate is too high."""
+    if not answers_cause(candidate, case.anomaly):
+        return float(candidate.tier)
+    return 0.4 if candidate.kind == "standardise" and candidate.texts else 0.5

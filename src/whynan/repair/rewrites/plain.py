@@ -12,6 +12,7 @@ from whynan.repair.constants import Constants
 from whynan.repair.edit import Edit
 from whynan.repair.places import Lost
 from whynan.repair.project import Project
+from whynan.repair.rewrites.corrections import counted
 from whynan.repair.source import Expression, Source
 
 TITLE = "divide by at least 1: these settings leave nothing to divide by"
@@ -41,9 +42,9 @@ def _failed_here(case: Case) -> Iterator[Candidate]:
     constants = Constants(Project(case))
     home = constants.project.source(source.path)
     known = home is not None and _value(constants, home, _again(home, source, divisor)) == 0
-    counted = source.code(divisor).startswith("len(") and is_plain(case)
-    counted |= home is not None and _is_whole(home, _again(home, source, divisor))
-    if counted or known:  # of a fraction, as `1 - decay**step`, 1 would be another number
+    is_count = source.code(divisor).startswith("len(") and is_plain(case)
+    is_count |= home is not None and _is_whole(home, _again(home, source, divisor))
+    if is_count or known:  # of a fraction, as `1 - decay**step`, 1 would be another number
         edit = Edit(source).replace(divisor, _at_least_one(source, divisor))
         yield from case.change(edit, "divisor_at_least_1", TITLE, Tier.GUARD)
 
@@ -77,7 +78,7 @@ def _ran_down(case: Case) -> Iterator[Candidate]:
     for argument in given:
         found = _schedule(constants, home, _again(home, source, argument))
         start = _value(constants, found[0], found[1].left) if found is not None else None
-        if found is None or start is None or start <= 0:
+        if found is None or start is None or start <= 0 or counted(*found) is not None:
             continue
         place, formula = found
         least = f"{start * LEAST:g}"
