@@ -41,7 +41,8 @@ def with_root(finding: Finding, evidence: Evidence) -> Finding:
     if found is None:
         return finding
     root, fix = found
-    others = tuple(f for f in finding.fixes if f.kind not in {new.kind for new in fix})
+    told = {new.kind for new in fix} | ({"scale_down"} if len(fix) > 1 else set())
+    others = tuple(f for f in finding.fixes if f.kind not in told)
     return replace(finding, headline=f"{subject} because {root} ({what})", fixes=(*fix, *others))
 
 

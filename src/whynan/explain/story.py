@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from whynan.diagnosis.naming import call_of
@@ -100,7 +100,7 @@ def tell(anomaly: Anomaly, command: str = "") -> Story:
             snippet(site, finding.label, _note(anomaly), anomaly.evidence.quotes) if site else ()
         ),
         facts=tuple(_facts(anomaly)),
-        chain=tuple(_row(link, site) for link in anomaly.chain) if site else (),
+        chain=_rows(anomaly.chain) if site else (),
         fixes=finding.fixes,
         proof=_proof(finding.fixes[0], command, site) if finding.fixes else "",
         next=_next(finding.code, command),
@@ -144,8 +144,9 @@ def _note(anomaly: Anomaly) -> tuple[Site, str] | None:
         backward = link.note.endswith("backward")
         if link.role == "reason" and link.site and link.value is not None and not backward:
             name = shown(link.op)
-            verb = "as" if name in ("comes in", "loaded") else "gave"
-            return link.site, f"{name} {verb} {number(link.value)}"
+            if name == "comes in":
+                return link.site, f"is {number(link.value)}"
+            return link.site, f"{name} {'as' if name == 'loaded' else 'gave'} {number(link.value)}"
     return None
 
 
@@ -159,9 +160,7 @@ def _facts(anomaly: Anomaly) -> list[Fact]:
         where.append(f"module {origin.module}")
     came_in = evidence.origin_kind == "entry"
     if evidence.origin_kind != "unseen":
-        where.append("as it came in" if came_in else f"{call_of(origin)} ({origin.op})")
-    if origin.node and origin.derived:
-        where.append(f"in {origin.node.split('::')[-1]}")
+        where.append("as it came in" if came_in else f"`{call_of(origin)}`")
     facts = [Fact(label=f"cause: {cause(c.code)}", text=c.evidence) for c in finding.causes]
     facts.append(Fact(label="where", text="; ".join(where)))
     if origin.site and origin.site.caller:
@@ -202,11 +201,17 @@ def told_sample(sample: Sample) -> str:
     return f"{sample.bad} of the {sample.size} samples in the batch, the first of them sample {sample.index}{known}"
 
 
-def _row(link: Link, origin: Site | None) -> tuple[str, str, str, str]:
+def _rows(chain: Sequence[Link]) -> tuple[tuple[str, str, str, str], ...]:
+    """Every place with its file, where they are in several."""
+    several = len({link.site.file for link in chain if link.site is not None}) > 1
+    return tuple(_row(link, several=several) for link in chain)
+
+
+def _row(link: Link, *, several: bool) -> tuple[str, str, str, str]:
     place = ""
     if link.site is not None:
-        same = origin is not None and link.site.file == origin.file
-        place = f"line {link.site.line}" if same else _place(link.site).rsplit(":", 1)[0]
+        file = f"{short_path(link.site.file)}:" if several else "line "
+        place = f"{file}{link.site.line}"
     value = "" if link.value is None else number(link.value)
     op = shown(link.op)
     marks = {"origin": "origin", "sink": link.note}

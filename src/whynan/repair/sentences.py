@@ -37,7 +37,11 @@ def _nothing_to_draw(case: Case) -> str | None:
     if case.mechanism not in MASKED or source is None or node is None or not draws(source, node):
         return None
     operand = case.origin.inputs[0] if case.origin.inputs else None
-    row = f"in row {operand.index[0]} " if operand is not None and operand.index else ""
+    row = (
+        f"in row {operand.index[0]} "
+        if operand is not None and len(operand.index or ()) > 1 and operand.index
+        else ""
+    )
     return (
         f"{row}every choice is masked, so there is nothing to draw from: the state itself is the "
         "fault. Decide what it means (the episode ends, a pass) before it is sampled; a finite "
@@ -158,7 +162,7 @@ def _rate_of_a_schedule(case: Case) -> str | None:
             key = source.code(target).removesuffix("]")
             if isinstance(target, cst.Subscript) and key.endswith((f'"{name}"', f"'{name}'")):
                 at = f"{short_path(source.path)}:{source.line(assign)}"
-                found.append(f"{at} sets it, {source.quoted(assign, 'the assignment')}")
+                found.append(f"{at} sets {name}, {source.quoted(assign, 'the assignment')}")
     if len(found) != 1:
         return None
     return f"{found[0]}: look at how that number is computed, above all for the first and the last step, and keep it finite there"

@@ -143,7 +143,12 @@ def _labelled(label: str, text: str, style: str, width: int) -> list[Text]:
 def _draw_chain(story: Story, gutter: int, width: int) -> list[Text]:
     if not story.chain:
         return []
-    lines = [Text(f"{' ' * gutter} = path:", style="cyan")]
+    lines = [
+        Text(
+            f"{' ' * gutter} = path of one element, and what its values were made from:",
+            style="cyan",
+        )
+    ]
     widths = [max(len(row[i]) for row in story.chain) for i in range(3)]
     widths = [min(w, cap) for w, cap in zip(widths, (28, 22, 12), strict=True)]
     for place, op, value, note in story.chain:

@@ -132,7 +132,7 @@ def _inside(case: Case, source: Source, root: Fn) -> Iterator[Candidate]:
         variance = _beside_eps(source, root.operand)
         if variance is not None:
             text = f"{source.receiver(variance)}.clamp(min=0)"
-            title = f"keep {source.quoted(variance, 'the variance')}, which rounding made negative, at 0 or above, and the eps on top of it"
+            title = f"keep {source.quoted(variance, 'the variance')}, which rounding made negative, at 0 or above before the eps is added"
             edit = Edit(source).replace(variance, text)
             yield from case.change(edit, "positive_variance", title, Tier.GUARD)
             return
