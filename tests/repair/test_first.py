@@ -27,7 +27,7 @@ EXACT = {
     "a softmax by hand": (
         """weights = torch.exp(net(200 * x) * 50)
     loss = -torch.log(weights[:, 0] / weights.sum(dim=1)).mean()""",
-        "torch.logsumexp(net(200 * x) * 50, dim=1)",
+        "torch.logsumexp(weights, dim=1)",
     ),
     "a root of squares": (
         "loss = (net(x) * 0).pow(2).sum(1).sqrt().mean()",
@@ -41,9 +41,9 @@ EXACT = {
     ),
 }
 WORDS = {
-    "a logarithm of what a sigmoid rounds": (
-        "loss = -torch.log(1 - torch.sigmoid(net(x) + 200)).mean()",
-        "F.logsigmoid(-x)",
+    "a weight that has to be positive": (
+        "loss = torch.log(net.weight).sum() ** 2",
+        "with `softplus`",
     ),
     "an exponential that overflows": ("loss = torch.exp(net(x) + 90).mean()", "largest float32"),
     "a number that ends at 0": (
@@ -68,7 +68,7 @@ def test_it_is_an_edit_of_the_line(body: str, programs: ForkServer, tmp_path: Pa
     first, shown = first_of(programs, tmp_path, EXACT[body][0])
     assert EXACT[body][1] in (first["patch"] or ""), first
     assert first["verdict"] == "not_tried"
-    assert "+ " + EXACT[body][1][:10] in shown or EXACT[body][1][:10] in shown
+    assert EXACT[body][1][:20] in shown
     assert "`whynan fix train.py` tries it" in shown
 
 
@@ -76,7 +76,7 @@ def test_it_is_an_edit_of_the_line(body: str, programs: ForkServer, tmp_path: Pa
 def test_no_bound_hides_the_fault(body: str, programs: ForkServer, tmp_path: Path) -> None:
     first, shown = first_of(programs, tmp_path, WORDS[body][0])
     assert first["patch"] is None
-    assert "clamp" not in first["title"]
+    assert ".clamp" not in first["title"]
     assert WORDS[body][1] in " ".join(shown.split())
 
 

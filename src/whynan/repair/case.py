@@ -115,10 +115,13 @@ class Case:
             text = self.originals.text(file)
         if text is None:
             return None
-        try:
-            return Source(file, text)
-        except (cst.ParserSyntaxError, *UNREADABLE):
-            return None
+        known = self.originals.parsed
+        if (file, text) not in known:
+            try:
+                known[file, text] = Source(file, text) if self.originals.may_parse(text) else None
+            except (cst.ParserSyntaxError, *UNREADABLE):
+                known[file, text] = None
+        return known[file, text]
 
     def files(self) -> Iterator[Source]:
         """The user's files that the story touches, the origin's first."""

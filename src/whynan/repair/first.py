@@ -18,6 +18,7 @@ from whynan.repair.sentences import said
 from whynan.source.quotes import short_path, sites_in
 
 MOST = 8  # harms of a run that are looked at
+MOST_TEXT = 250_000  # characters of source, which take about a second: the report is waited for
 # They make a number bearable that should not be there: tried, but not recommended.
 HIDING = frozenset({"clamp_exponent", "finite_scores", "drop_samples"})
 # Words of a rule that name another place than the line that failed: a clamp there would hide it.
@@ -61,7 +62,7 @@ class FirstChanges:
 
 def first_change(evidence: Evidence, root: str) -> Fix | None:
     """None where the rule's own words are better."""
-    case = Case(explain_evidence(evidence), {}, root, Originals())
+    case = Case(explain_evidence(evidence), {}, root, Originals(most=MOST_TEXT))
     if not _is_as_it_ran(case):
         return None
     words = next(iter(case.anomaly.finding.fixes), None)
