@@ -54,15 +54,18 @@ def shown(operator: str) -> str:
     return SHOWN.get(known, known)
 
 
-def no_harm(steps: int) -> str:
-    """Of a healthy run; a cell or a forward pass has no optimizer steps to count.
+def no_harm(steps: int, share: float | None = None) -> str:
+    """Of a healthy run; a cell or a forward pass has no optimizer steps to count. `share` is the part
+    of its time that watching took.
 
-    >>> no_harm(0), no_harm(1), no_harm(20_000)
-    ('no harm found', 'no harm found in 1 step', 'no harm found in 20,000 steps')
+    >>> no_harm(0), no_harm(1), no_harm(20_000, 0.0041)
+    ('no harm found', 'no harm found in 1 step', 'no harm found in 20,000 steps; watching took about 0.4 % of the time')
     """
-    if not steps:
-        return "no harm found"
-    return f"no harm found in {steps:,} step{'' if steps == 1 else 's'}"
+    told = f" in {steps:,} step{'' if steps == 1 else 's'}" if steps else ""
+    if share is not None:
+        some = f"about {100 * share:.1f}" if share >= 0.0005 else "less than 0.1"
+        told += f"; watching took {some} % of the time"
+    return f"no harm found{told}"
 
 
 def in_short(found: Iterable[Evidence], error: Exception) -> str:
