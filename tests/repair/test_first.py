@@ -23,7 +23,7 @@ for step in range(3):
     loss.backward()
     optimizer.step()
 """
-EXACT = {
+EDITS = {
     "a softmax by hand": (
         """weights = torch.exp(net(200 * x) * 50)
     loss = -torch.log(weights[:, 0] / weights.sum(dim=1)).mean()""",
@@ -39,6 +39,11 @@ EXACT = {
     loss = (torch.sqrt(mean * mean - 1000100.0 + group["eps"])).sum()""",
         'torch.sqrt((mean * mean - 1000100.0).clamp(min=0) + group["eps"])',
     ),
+    "a number that ends at 0": (
+        """width = torch.tensor(max(0.0, 1 - step / 2))
+    loss = (net(x) / width).square().mean()""",
+        "max(0.1, 1 - step / 2)",
+    ),
 }
 WORDS = {
     "a weight that has to be positive": (
@@ -46,11 +51,6 @@ WORDS = {
         "with `softplus`",
     ),
     "an exponential that overflows": ("loss = torch.exp(net(x) + 90).mean()", "largest float32"),
-    "a number that ends at 0": (
-        """width = torch.tensor(max(0.0, 1 - step / 2))
-    loss = (net(x) / width).square().mean()""",
-        "let that end above 0",
-    ),
 }
 
 
@@ -63,12 +63,12 @@ def first_of(programs: ForkServer, folder: Path, body: str) -> tuple[dict[str, A
     return first, result.stderr
 
 
-@pytest.mark.parametrize("body", EXACT, ids=lambda b: b)
+@pytest.mark.parametrize("body", EDITS, ids=lambda b: b)
 def test_it_is_an_edit_of_the_line(body: str, programs: ForkServer, tmp_path: Path) -> None:
-    first, shown = first_of(programs, tmp_path, EXACT[body][0])
-    assert EXACT[body][1] in (first["patch"] or ""), first
+    first, shown = first_of(programs, tmp_path, EDITS[body][0])
+    assert EDITS[body][1] in (first["patch"] or ""), first
     assert first["verdict"] == "not_tried"
-    assert EXACT[body][1][:20] in shown
+    assert EDITS[body][1][:20] in shown
     assert "`whynan fix train.py` tries it" in shown
 
 

@@ -95,7 +95,9 @@ def _with_change(finding: Finding, evidence: Evidence) -> Finding:
 
 def _named(op: OpRecord) -> OpRecord:
     names = operand_names(op)
-    inputs = tuple(replace(o, name=name) for o, name in zip(op.inputs, names, strict=True))
+    inputs = tuple(
+        replace(o, name=name or o.name) for o, name in zip(op.inputs, names, strict=True)
+    )
     return replace(op, inputs=inputs)
 
 

@@ -189,11 +189,14 @@ def told_sample(sample: Sample) -> str:
     """Which sample it was, in words."""
     known = ""
     if sample.dataset_index is not None and sample.table is not None:
-        known = f", row {sample.dataset_index} of {sample.table}"
+        listed = sample.table.startswith("`")
+        known = f", {'item' if listed else 'row'} {sample.dataset_index} of {sample.table}"
     elif sample.dataset_index is not None:
         known = f", item {sample.dataset_index} of the dataset"
     known += f" ({sample.called})" if sample.called else ""
     known += f", in `{sample.column}`" if sample.column else ""
+    if sample.size == 1 and sample.table is not None:
+        return f"it was computed from{known.removeprefix(',')}"
     if sample.size == 1:
         return f"the batch is one sample{known}"
     if sample.inferred:

@@ -6,6 +6,7 @@ from whynan.model.change import ADVICE, Fix
 from whynan.model.circumstances import (
     Circumstances,
     Fetch,
+    Growth,
     HistoryRow,
     Layer,
     LayerSpread,
@@ -58,6 +59,7 @@ __all__ = [
     "Fetch",
     "Finding",
     "Fix",
+    "Growth",
     "Held",
     "HistoryRow",
     "Layer",

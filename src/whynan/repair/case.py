@@ -14,6 +14,7 @@ from whynan.model import Anomaly, Operand, OpRecord, Site
 from whynan.ops.table import forward_of
 from whynan.repair.edit import Edit
 from whynan.repair.originals import Originals, python_files
+from whynan.repair.settings import Settings
 from whynan.repair.source import Expression, Source
 from whynan.repair.tidy import tidied
 from whynan.source.trees import UNREADABLE
@@ -100,6 +101,12 @@ class Case:
         """The same anomaly beside files that were changed further."""
         return replace(self, texts=texts)
 
+    def at(self, site: Site) -> Case:
+        """The same anomaly where an equivalent text has its expression."""
+        origin = replace(self.origin, site=site)
+        evidence = replace(self.anomaly.evidence, origin=origin)
+        return replace(self, anomaly=replace(self.anomaly, evidence=evidence))
+
     def is_own(self, file: str) -> bool:
         path = os.path.realpath(file)
         return (
@@ -170,7 +177,7 @@ class Case:
     def _tidied(self, edit: Edit) -> str:
         """Without what only the old text read."""
         text, before = edit.text(), edit.source.text
-        if "\r" in before or text == before:
+        if "\r" in before or text == before or isinstance(edit.source, Settings):
             return text
         files = python_files(self.root or os.getcwd())
         others = (self.originals.text(f) or "" for f in files if f != edit.source.path)

@@ -43,6 +43,14 @@ class Constants:
             return None
         return found.popitem()[1] if len(found) == 1 else None
 
+    def value(self, source: Source, node: Expression) -> Place | None:
+        """What is written where a name gets its only value."""
+        try:
+            found = list(self._values(source, node, DEPTH))
+        except Lost:
+            return None
+        return found[0] if len(found) == 1 else None
+
     def table(self, source: Source, node: Expression) -> tuple[Source, cst.Dict] | None:
         """The dictionary of settings behind `**OPTIMIZER`."""
         for place in self._values(source, node, DEPTH):
@@ -70,6 +78,12 @@ class Constants:
             yield from self._of_attribute(source, node)
         elif isinstance(node, cst.Subscript):
             yield from self._of_entry(source, node)
+        elif isinstance(node, cst.Call) and len(node.args) in (1, 2):
+            name, first = source.code(node.func).split(".")[-1], node.args[0].value
+            if name == "get" and isinstance(first, cst.SimpleString):  # `cfg.get("lr", 0.1)`
+                yield from self._settings(str(first.evaluated_value))
+            elif name in ("float", "int") and len(node.args) == 1:
+                yield Place(source, first)
 
     def _of_name(self, source: Source, name: cst.Name, depth: int) -> Iterator[Place]:
         given = source.bindings(name.value, source.scope(name))
@@ -81,7 +95,7 @@ class Constants:
             raise Lost
         above = source.parent(given[0])
         if isinstance(above, cst.Param):
-            yield from self._of_parameter(source, above)
+            yield from self.given_for(source, above)
             return
         value = _given_value(source, given[0])
         if value is not None:
@@ -95,7 +109,7 @@ class Constants:
                 home = self._file(source, module)
                 yield from _at_the_top(home, original) if home is not None else ()
 
-    def _of_parameter(self, source: Source, parameter: cst.Param) -> Iterator[Place]:
+    def given_for(self, source: Source, parameter: cst.Param) -> Iterator[Place]:
         """What the calls give for it, and its default where one gives nothing."""
         function = source.scope(parameter)
         if not isinstance(function, cst.FunctionDef):
@@ -157,6 +171,8 @@ class Constants:
                     for arg in call.args:
                         if arg.keyword is not None and arg.keyword.value == name:
                             yield Place(source, arg.value)
+        for file in self.project.settings():
+            yield from (Place(file, node) for node in file.numbers(name))
 
     def _module(self, source: Source, name: str) -> Source | None:
         """A file of the user's own that this one imports under a name."""

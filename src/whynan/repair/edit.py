@@ -9,6 +9,7 @@ from typing import cast
 import libcst as cst
 
 from whynan.repair.leftovers import unread
+from whynan.repair.settings import Settings
 from whynan.repair.source import ATOMS, Expression, Source
 
 # Beside these a new expression needs parentheses of its own unless it is a call or a name.
@@ -91,6 +92,8 @@ class Edit:
 
     def text(self) -> str:
         """The changed file; a text that would not parse raises `cst.ParserSyntaxError`."""
+        if isinstance(self.source, Settings):
+            return self.source.with_numbers(self._replaced)
         self._call_torch_by_its_name()
         self._import_what_is_new()
         anchors = {*self._before, *self._after}

@@ -24,14 +24,14 @@ HIDING = frozenset({"clamp_exponent", "finite_scores", "drop_samples"})
 # Words of a rule that name another place than the line that failed: a clamp there would hide it.
 ELSEWHERE = frozenset(
     {"clean_data", "clean_column", "scale_data", "initialise", "setting", "earlier_checkpoint",
-     "skip_batch", "end_above_0"}
+     "skip_batch"}
 )  # fmt: skip
 # Words of a rule for another form of the formula, better than a bound or a wider type for this one.
 FORMS = frozenset(
     {"log_softmax", "logsigmoid", "logits_form", "logsumexp", "log_space", "slogdet",
-     "stable_form", "positive_form", "double_where"}
+     "stable_form", "positive_form", "double_where", "end_above_0"}
 )  # fmt: skip
-BOUNDS = ("clamp_argument", "logit_eps", "cast_")
+BOUNDS = ("clamp_argument", "clamp_denominator", "logit_eps", "cast_")
 
 
 class FirstChanges:

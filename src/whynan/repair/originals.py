@@ -74,11 +74,15 @@ def encoded(text: str) -> bytes:
 
 
 def python_files(root: str) -> Iterator[str]:
+    return files_below(root, (".py",))
+
+
+def files_below(root: str, endings: tuple[str, ...]) -> Iterator[str]:
     """Below a folder, without what is installed or hidden."""
     walk = os.walk(os.path.realpath(root))
     for folder, inner, files in islice(walk, MAX_FOLDERS):
         inner[:] = sorted(d for d in inner if d not in ASIDE and not d.startswith("."))
-        yield from (os.path.join(folder, f) for f in sorted(files) if f.endswith(".py"))
+        yield from (os.path.join(folder, f) for f in sorted(files) if f.endswith(endings))
 
 
 def _read(path: str) -> bytes | None:

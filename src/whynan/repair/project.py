@@ -6,16 +6,20 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 import libcst as cst
 
 from whynan.ops.table import that
 from whynan.repair.case import Case
-from whynan.repair.originals import MAX_FILES, python_files
+from whynan.repair.originals import MAX_FILES, files_below, python_files
 from whynan.repair.places import Lost, Place, argument_for, class_of
+from whynan.repair.settings import ENDINGS, Settings
 from whynan.repair.source import Expression, Source
 
+MAX_SETTINGS = 60  # files
+MAX_BYTES = 200_000
 SAME_MODULE = that("casts") | {"eval", "train", "requires_grad_"}
 WRAPPERS = frozenset({"compile", "DataParallel", "DistributedDataParallel"})
 ONLY_LOOKS = frozenset({"print", "len", "id", "type", "isinstance", "super", "save"})
@@ -29,6 +33,7 @@ class Project:
     case: Case
     _sources: dict[str, Source | None] = field(default_factory=dict)
     _texts: dict[str, str] | None = None
+    _settings: list[Settings] | None = None
 
     def source(self, path: str) -> Source | None:
         path = os.path.realpath(path)
@@ -53,6 +58,19 @@ class Project:
             source = self.source(path)
             if source is not None:
                 yield source
+
+    def settings(self) -> Iterator[Settings]:
+        """Files of settings that are no Python, if they are few and small."""
+        if self._settings is None:
+            root = self.case.root or os.getcwd()
+            self._settings = []
+            for path in islice(files_below(root, ENDINGS), MAX_SETTINGS):
+                text = self.case.texts.get(path)
+                if text is None and os.path.getsize(path) <= MAX_BYTES:
+                    text = self.case.originals.text(path)
+                if text is not None and "\r" not in text:
+                    self._settings.append(Settings(path, text))
+        yield from self._settings
 
     def _all_texts(self) -> dict[str, str]:
         if self._texts is None:

@@ -6,6 +6,7 @@ The user's files stay as they are: importing and running a changed file reads it
 from __future__ import annotations
 
 import atexit
+import builtins
 import io
 import linecache
 import os
@@ -94,6 +95,22 @@ def lay_over(texts: Mapping[str, str]) -> None:
 
     io.open_code = open_code
     loaders.get_code = get_code
+    if not all(path.endswith(".py") for path in sources):
+        _lay_over_settings(sources)
+
+
+def _lay_over_settings(sources: Mapping[str, str]) -> None:
+    """What is no Python is read by the program itself."""
+    original = io.open
+
+    def opened(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+        named = isinstance(file, (str, bytes, os.PathLike))
+        text = sources.get(os.path.realpath(os.fsdecode(file))) if named and "r" in mode else None
+        if text is None:
+            return original(file, mode, *args, **kwargs)
+        return io.BytesIO(text.encode()) if "b" in mode else io.StringIO(text)
+
+    io.open = builtins.open = opened
 
 
 def _quote(path: str, text: str) -> None:

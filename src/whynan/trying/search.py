@@ -45,7 +45,7 @@ BOUNDS = (
     "divisor_",
 )
 # A choice of the modeller's, as its own eps is: float64 is no reference for it.
-SETTINGS = ("raise_eps", "default_eps", "positive_floor")
+SETTINGS = ("raise_eps", "default_eps", "positive_floor", "schedule_floor", "count_from_1")
 # They make a number bearable that should not be there.
 COVERS = ("clamp_", "np_maximum", "clip_grad", "lower_lr")
 FLOOR = re.compile(r"([\w.]+|\([^()]*\))\.clamp\(min=([\d.e-]+)\)")
@@ -102,6 +102,7 @@ class Search:
         self._allowance = Allowance(self.budget_s)
         self._root = program_root(self.program)
         self._answered = ""
+        self._weak: Tried | None = None
         self._reference: tuple[dict[int, float] | None] | None = None
 
     def go(self) -> Search:
@@ -117,6 +118,7 @@ class Search:
         # Another course answers a failure of the training, not what a guard uncovered.
         most = Tier.TRAINING if any(c.tier is Tier.TRAINING for c in training) else Tier.GUARD
         self._rounds(training, uncovered, most=most)
+        self.found = self.found or self._weak
         return self
 
     def _rounds(self, level: list[Candidate], uncovered: list[Tried], most: Tier) -> list[Tried]:
@@ -221,7 +223,9 @@ class Search:
             verdict = self._compared(verdict, ran)
         tried = Tried(candidate=candidate, verdict=verdict, seconds=ran.seconds)
         self.tried.append(tried)
-        if verdict.verdict == "verified" and candidate.texts:
+        if verdict.verdict == "verified" and candidate.texts and verdict.is_weak:
+            self._weak = self._weak or tried  # another rate may teach it more
+        elif verdict.verdict == "verified" and candidate.texts:
             self.found = tried
         elif verdict.verdict == "verified":
             self._answered = candidate.kind  # done from outside

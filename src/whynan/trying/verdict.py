@@ -20,15 +20,18 @@ STAYS = 1e2  # times the largest loss before, for most of the steps that follow
 NO_NUMBER = 1e9  # as LEAP, for a loss that may be right: of odd data, or by the same mathematics
 LAST = 5  # losses that tell where a run is heading
 ROSE = 2.0  # times the first loss
+LEARNT = 0.8  # of the first loss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """`uncovered` is the next anomaly, when the change got past the first one."""
+    """`uncovered` is the next anomaly, when the change got past the first one; `is_weak` a training that
+    got on, but learnt next to nothing."""
 
     verdict: Literal["verified", "failed", "not_tried"]
     evidence: str
     uncovered: Anomaly | None = None
+    is_weak: bool = False
 
 
 def steps_to_run(failed_at: int, *, margin: int = MARGIN_STEPS) -> int:
@@ -84,7 +87,8 @@ def judge(
             f"the loss leaps to {number(leap.loss)} at step {leap.step}: the failure is only hidden"
         )
         return Verdict(verdict="failed", evidence=text)
-    return Verdict(verdict="verified", evidence=_proof(after, before, training))
+    weak = training and _stands_still(_finite_losses(after))
+    return Verdict(verdict="verified", evidence=_proof(after, before, training), is_weak=weak)
 
 
 def _still_ill(now: Anomaly, first: Anomaly, after: Diagnosis) -> Verdict:
@@ -155,7 +159,12 @@ def _rise(after: Diagnosis) -> tuple[float, float] | None:
     if len(losses) < LAST or not losses[0] > 0:
         return None
     start = losses[0]
-    return (start, losses[-1]) if min(losses[-LAST:]) > ROSE * start else None
+    higher = len(losses) >= 4 * LAST and median(losses[-LAST:]) > start
+    return (start, losses[-1]) if higher or min(losses[-LAST:]) > ROSE * start else None
+
+
+def _stands_still(losses: list[float]) -> bool:
+    return len(losses) >= 4 * LAST and median(losses[-2 * LAST :]) > LEARNT * losses[0] > 0
 
 
 def _worse(after: Diagnosis, before: Diagnosis) -> tuple[float, float] | None:

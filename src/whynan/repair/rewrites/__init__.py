@@ -27,6 +27,7 @@ from whynan.repair.rewrites import (
     masks,
     matrices,
     moments,
+    moved,
     noise,
     options,
     outliers,
@@ -36,6 +37,7 @@ from whynan.repair.rewrites import (
     reading,
     roots,
     running_sums,
+    schedules,
     selection,
     squashed,
     switches,
@@ -43,7 +45,7 @@ from whynan.repair.rewrites import (
 )
 
 FAMILIES = (
-    marked, entropy, noise, squashed, products, moments, existing, options, logarithms, across, running_sums, corrections, iterations, ceilings, exponentials, log_space, roots, selection, plain, division, domain, clamps, learnt, masks, matrices, precision, switches, gaps, reading, outliers, data,
+    marked, entropy, noise, squashed, products, moments, existing, options, schedules, logarithms, across, moved, running_sums, corrections, iterations, ceilings, exponentials, log_space, roots, selection, plain, division, domain, clamps, learnt, masks, matrices, precision, switches, gaps, reading, outliers, data,
     features,
     training,
 )  # fmt: skip
@@ -62,9 +64,11 @@ REMEDIES = {
 def propose(case: Case) -> list[Candidate]:
     """Every change that fits the recorded dataflow and the source: exact ones first."""
     found: list[Candidate] = []
-    for family in (plain, arrays, gaps, reading, data) if arrays.is_array(case) else FAMILIES:
+    for family in (
+        (schedules, plain, arrays, gaps, reading, data) if arrays.is_array(case) else FAMILIES
+    ):
         try:
-            found += family.propose(case)
+            found += (moved.handed_over(case, candidate) for candidate in family.propose(case))
         except Exception as error:  # one family's fault must not cost the user the others
             name = family.__name__.rsplit(".", 1)[-1]
             voice.say(f"stepped over {name}, which failed: {error!r}")

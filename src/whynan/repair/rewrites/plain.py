@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator
 
 import libcst as cst
@@ -12,11 +14,10 @@ from whynan.repair.constants import Constants
 from whynan.repair.edit import Edit
 from whynan.repair.places import Lost
 from whynan.repair.project import Project
-from whynan.repair.rewrites.corrections import counted
 from whynan.repair.source import Expression, Source
 
 TITLE = "divide by at least 1: these settings leave nothing to divide by"
-LEAST = 0.1  # of the number that a schedule begins with
+COUNTED = re.compile("warm|step|epoch|iter|count|num|total|len")
 WHOLE = ("int", "len", "round", "floor")
 NUMBERS = ("int", "float", "float32", "float64")
 ARITHMETIC = (cst.Add, cst.Subtract, cst.Multiply, cst.FloorDivide)
@@ -25,7 +26,6 @@ ARITHMETIC = (cst.Add, cst.Subtract, cst.Multiply, cst.FloorDivide)
 def propose(case: Case) -> Iterator[Candidate]:
     if case.mechanism == "division_by_zero":
         yield from _failed_here(case)
-        yield from _ran_down(case)
     elif case.mechanism == "nonfinite_data" and case.origin.phase == "optimizer":
         yield from _of_a_schedule(case)
 
@@ -36,15 +36,22 @@ def is_plain(case: Case) -> bool:
 
 
 def _failed_here(case: Case) -> Iterator[Candidate]:
-    source, divisor = case.source, _divisor(case)
+    source, divisor = case.source, divisor_of(case)
     if source is None or divisor is None:
         return
     constants = Constants(Project(case))
     home = constants.project.source(source.path)
-    known = home is not None and _value(constants, home, _again(home, source, divisor)) == 0
-    is_count = source.code(divisor).startswith("len(") and is_plain(case)
-    is_count |= home is not None and _is_whole(home, _again(home, source, divisor))
-    if is_count or known:  # of a fraction, as `1 - decay**step`, 1 would be another number
+    known = home is not None and value_of(constants, home, again(home, source, divisor)) == 0
+    literal = constants.of(home, again(home, source, divisor)) if home is not None else None
+    counts = COUNTED.search(source.code(divisor).lower())
+    if literal is not None and known and isinstance(literal.node, cst.Float) and not counts:
+        file, line = os.path.basename(literal.source.path), literal.source.line(literal.node)
+        title = f"nothing can be scaled by 0: leave it as it is, by 1, where that is set ({file}, line {line})"
+        edit = Edit(literal.source).replace(literal.node, "1.0")
+        yield from case.change(edit, "scale_of_1", title, Tier.GUARD)
+    counted = source.code(divisor).startswith("len(") and is_plain(case)
+    counted |= home is not None and _is_whole(home, again(home, source, divisor))
+    if counted or known:  # of a fraction, as `1 - decay**step`, 1 would be another number
         edit = Edit(source).replace(divisor, _at_least_one(source, divisor))
         yield from case.change(edit, "divisor_at_least_1", TITLE, Tier.GUARD)
 
@@ -62,61 +69,7 @@ def _is_whole(source: Source, divisor: Expression) -> bool:
     return rounded or any(binary(v, cst.FloorDivide) is not None for v in values)
 
 
-def _ran_down(case: Case) -> Iterator[Candidate]:
-    """`START - SLOPE * step`, a schedule that has reached 0: kept at a tenth of where it began."""
-    source, node = case.source, case.node
-    if source is None or node is None or not is_plain(case):
-        return
-    constants = Constants(Project(case))
-    home = constants.project.source(source.path)
-    if home is None:
-        return
-    quotient = _divisor(case)
-    given = [quotient] if quotient is not None else []
-    if isinstance(node, cst.Call):
-        given += [a.value for a in node.args if a.keyword is not None]
-    for argument in given:
-        found = _schedule(constants, home, _again(home, source, argument))
-        start = _value(constants, found[0], found[1].left) if found is not None else None
-        if found is None or start is None or start <= 0 or counted(*found) is not None:
-            continue
-        place, formula = found
-        least = f"{start * LEAST:g}"
-        text = f"max({place.code(formula.with_changes(lpar=(), rpar=()))}, {least})"
-        title = f"let this schedule end at {least}, before it reaches 0"
-        edit = Edit(place).replace(formula, text)
-        yield from case.change(edit, "schedule_floor", title, Tier.GUARD)
-        return
-
-
-def _schedule(
-    constants: Constants, source: Source, node: Expression, depth: int = 4
-) -> tuple[Source, cst.BinaryOperation] | None:
-    """The difference behind a name, or behind a call of the user's own function."""
-    difference = binary(node, cst.Subtract)
-    if difference is not None:
-        return source, difference
-    if depth == 0:
-        return None
-    if isinstance(node, cst.Name):
-        value = source.value_of(node)
-        return _schedule(constants, source, value, depth - 1) if value is not None else None
-    try:
-        called = (
-            constants.project.function(source, node.func) if isinstance(node, cst.Call) else None
-        )
-    except Lost:
-        return None
-    if called is None:
-        return None
-    home, function = called[0].source, called[0].node
-    returns = [r for r in home.every(cst.Return, function) if home.scope(r) is function]
-    if len(returns) != 1 or returns[0].value is None:
-        return None
-    return _schedule(constants, home, returns[0].value, depth - 1)
-
-
-def _divisor(case: Case) -> Expression | None:
+def divisor_of(case: Case) -> Expression | None:
     """Of `a / b`, or of `np.divide(a, b)`."""
     quotient, node = binary(case.node, cst.Divide), case.node
     if quotient is not None or not isinstance(node, cst.Call) or len(node.args) < 2:
@@ -126,7 +79,7 @@ def _divisor(case: Case) -> Expression | None:
     return node.args[1].value if name in ("divide", "true_divide") else None
 
 
-def _again(home: Source, source: Source, node: Expression) -> Expression:
+def again(home: Source, source: Source, node: Expression) -> Expression:
     """The same place in another reading of the file."""
     found = (e for e in home.every(type(node)) if home.start(e) == source.start(node))
     return next((e for e in found if home.code(e) == source.code(node)), node)
@@ -145,7 +98,7 @@ def _of_a_schedule(case: Case) -> Iterator[Candidate]:
         for quotient in source.every(cst.BinaryOperation):
             if not isinstance(quotient.operator, (cst.Divide, cst.Modulo)):
                 continue
-            if _value(constants, source, quotient.right) == 0:
+            if value_of(constants, source, quotient.right) == 0:
                 edit.replace(quotient.right, _at_least_one(source, quotient.right))
                 found += 1
         if found and not edit.is_nested():
@@ -158,17 +111,25 @@ def _at_least_one(source: Source, divisor: Expression) -> str:
     return f"max({source.code(divisor.with_changes(lpar=(), rpar=()))}, 1)"
 
 
-def _value(constants: Constants, source: Source, node: Expression) -> float | None:
+def value_of(
+    constants: Constants, source: Source, node: Expression, depth: int = 4
+) -> float | None:
     """Of literals and settings, added, subtracted and multiplied."""
     literal = constants.of(source, node)
     if literal is not None:
         return number_of(literal.node)
+    if depth and isinstance(node, cst.Name):
+        behind = constants.value(source, node)
+        if behind is not None and isinstance(behind.node, Expression):
+            return value_of(constants, behind.source, behind.node, depth - 1)
     if isinstance(node, cst.Call) and len(node.args) == 1:  # `np.float64(0)`, `int(WARMUP)`
         made = source.code(node.func).split(".")[-1]
-        return _value(constants, source, node.args[0].value) if made in NUMBERS else None
+        return value_of(constants, source, node.args[0].value, depth) if made in NUMBERS else None
     if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, ARITHMETIC):
         return None
-    left, right = (_value(constants, source, part) for part in (node.left, node.right))
+    left, right = (value_of(constants, source, part, depth) for part in (node.left, node.right))
+    if isinstance(node.operator, cst.Multiply) and 0 in (left, right):
+        return 0.0
     if left is None or right is None:
         return None
     if isinstance(node.operator, cst.FloorDivide):

@@ -1,0 +1,211 @@
+"""A number that runs down to 0, begins there, or stands in a settings file is mended where it is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.repair.bundles import unpacked, verified
+from tests.repair.forked import RepairServer
+
+PROGRAMS = {
+    "eps in a settings file": (
+        """
+import torch
+import yaml
+
+with open("model.yaml") as f:
+    eps = float(yaml.safe_load(f)["layer"].get("eps", 1e-6))
+x = torch.ones(3, 4, dtype=torch.float16)
+x[1] = 0
+print((x / (x.abs().sum(-1, keepdim=True) + eps)).mean())
+--- model.yaml
+layer:
+  eps: 1.0e-9  # of float32
+  width: 4
+""",
+        "raise_eps",
+        ["  eps: 1.0e-4  # of float32"],
+    ),
+    "learning rate in a settings file": (
+        """
+import json
+from pathlib import Path
+
+import torch
+from torch import nn
+
+conf = json.loads(Path("conf.json").read_text())
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(10, 32), nn.ReLU(), nn.Linear(32, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=conf["optimizer"]["rate"])
+x = torch.randn(64, 10)
+y = x.sum(1, keepdim=True)
+for step in range(30):
+    loss = ((model(x) - y) ** 2).mean()
+    LOOP
+--- conf.json
+{"optimizer": {"rate": 5.0, "name": "sgd"}, "seed": 0}
+""",
+        "lower_lr",
+        ['{"optimizer": {"rate": 0.05, "name": "sgd"}, "seed": 0}'],
+    ),
+    "table that ends at 0": (
+        """
+import torch
+from torch import nn
+
+widths = torch.linspace(1.0, 0.0, 6)
+model = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for width in widths:
+    loss = torch.sigmoid(model(torch.ones(4, 3)) / width).sum()
+    LOOP
+""",
+        "schedule_floor",
+        ["widths = torch.linspace(1.0, 0.1, 6)"],
+    ),
+    "spread that is annealed": (
+        """
+import torch
+from torch import nn
+
+FIRST = 0.5
+model = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+
+
+def spread(step):
+    return max(FIRST * (1 - step / 4), 0.0)
+
+
+for step in range(6):
+    sigma = torch.tensor(spread(step))
+    loss = ((model(torch.ones(4, 3)) / sigma) ** 2).sum()
+    LOOP
+""",
+        "schedule_floor",
+        ["    return max(FIRST * (1 - step / 4), 0.05)"],
+    ),
+    "share that leaves nothing": (
+        """
+import torch
+from torch import nn
+
+left = torch.cumprod(1 - torch.linspace(0.1, 1.0, 4), 0)
+model = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+for step in range(5):
+    loss = (model(torch.ones(4, 3)) / left.sqrt()).square().sum()
+    LOOP
+""",
+        "schedule_floor",
+        ["left = torch.cumprod(1 - torch.linspace(0.1, 0.999, 4), 0)"],
+    ),
+    "temperature of 0": (
+        """
+import torch
+from settings import Settings
+from torch import nn
+
+model = nn.Linear(3, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for step in range(3):
+    loss = (model(torch.ones(4, 3)) / Settings().temperature).logsumexp(1).sum()
+    LOOP
+--- settings.py
+class Settings:
+    temperature: float = 0.0
+""",
+        "scale_of_1",
+        ["    temperature: float = 1.0"],
+    ),
+    "layers counted from 0": (
+        """
+import numpy as np
+import torch
+from torch import nn
+
+
+def drawn(layer, number):
+    with np.errstate(divide="ignore"):
+        spread = 0.1 / np.sqrt(np.float64(number))
+    nn.init.normal_(layer.weight, std=float(spread))
+    return layer
+
+
+layers = nn.Sequential(*(drawn(nn.Linear(4, 4), i) for i in range(3)))
+optimizer = torch.optim.SGD(layers.parameters(), lr=0.01)
+for step in range(3):
+    loss = layers(torch.ones(2, 4)).sum()
+    LOOP
+""",
+        "count_from_1",
+        ["        spread = 0.1 / np.sqrt(np.float64(number + 1))"],
+    ),
+    "positions counted from 0": (
+        """
+import torch
+from torch import nn
+
+model = nn.Linear(5, 5)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for step in range(3):
+    loss = (model(torch.ones(2, 5)) * (1 / (torch.arange(5) * 2.0)).sqrt()).sum()
+    LOOP
+""",
+        "count_from_1",
+        [
+            "    loss = (model(torch.ones(2, 5)) * (1 / (torch.arange(1, 5 + 1) * 2.0)).sqrt()).sum()"
+        ],
+    ),
+    "rate of step 0": (
+        """
+import numpy as np
+import torch
+from torch import nn
+
+
+def factor(step):
+    return 0.1 / np.sqrt(np.float64(step))
+
+
+model = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+for step in range(3):
+    loss = model(torch.ones(2, 3)).square().sum()
+    LOOP
+    schedule.step()
+""",
+        "count_from_1",
+        ["    return 0.1 / np.sqrt(np.float64(max(step, 1)))"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_number_is_mended_where_it_is_written(
+    repairs: RepairServer, tmp_path: Path, name: str
+) -> None:
+    text, kind, lines = PROGRAMS[name]
+    assert verified(repairs.fix(unpacked(tmp_path, text))) == (kind, lines)
+
+
+def test_a_distance_between_positions_is_not_counted_from_1(
+    repairs: RepairServer, tmp_path: Path
+) -> None:
+    text = """
+    import torch
+    from torch import nn
+
+    place = torch.arange(4).float()
+    model = nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for step in range(3):
+        loss = (model(torch.ones(4, 4)) / (place[:, None] - place[None, :])).sum()
+        LOOP
+    """
+    kinds = {f["kind"] for f in repairs.fix(unpacked(tmp_path, text))["fixes"]}
+    assert "count_from_1" not in kinds
