@@ -109,7 +109,7 @@ class Case:
 
     def is_own(self, file: str) -> bool:
         path = os.path.realpath(file)
-        return (
+        return path in self.originals.cells or (
             path.startswith(os.path.realpath(self.root or os.getcwd()) + os.sep)
             and "site-packages" not in path
             and os.path.isfile(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 import sys
 from dataclasses import replace
@@ -15,6 +16,7 @@ from whynan.repair.originals import Originals
 from whynan.repair.patches import unified
 from whynan.repair.rewrites import answers_cause, propose
 from whynan.repair.sentences import said
+from whynan.source.cells import cell_name
 from whynan.source.quotes import short_path, sites_in
 
 MOST = 8  # harms of a run that are looked at
@@ -62,7 +64,11 @@ class FirstChanges:
 
 def first_change(evidence: Evidence, root: str) -> Fix | None:
     """None where the rule's own words are better."""
-    case = Case(explain_evidence(evidence), {}, root, Originals(most=MOST_TEXT))
+    originals = Originals(most=MOST_TEXT)
+    for site in sites_in(evidence):
+        if cell_name(site.file) and (lines := linecache.getlines(site.file)):
+            originals.know(site.file, "".join(lines))
+    case = Case(explain_evidence(evidence), {}, root, originals)
     if not _is_as_it_ran(case):
         return None
     words = next(iter(case.anomaly.finding.fixes), None)

@@ -23,6 +23,7 @@ class Originals:
 
     def __init__(self, root: str = "", script: str = "", most: int | None = None) -> None:
         self.parsed: dict[tuple[str, str], Source | None] = {}  # by path and text
+        self.cells: set[str] = set()
         self._left = most  # characters that may still be parsed: a report is waited for
         self._since_ns = time.time_ns()
         self._raw: dict[str, bytes | None] = {}
@@ -36,6 +37,12 @@ class Originals:
         if path not in self._raw:
             self._raw[path] = _read(path)
         return self._raw[path]
+
+    def know(self, path: str, text: str) -> None:
+        """A notebook's cell, which is in no file."""
+        path = os.path.realpath(path)
+        self._raw[path] = text.encode()
+        self.cells.add(path)
 
     def may_parse(self, text: str) -> bool:
         if self._left is not None:
