@@ -9,7 +9,10 @@ import libcst as cst
 from whynan.ops.table import that
 from whynan.repair.calls import fn
 from whynan.repair.case import Candidate, Case, Tier
+from whynan.repair.constants import Constants
 from whynan.repair.edit import Edit
+from whynan.repair.places import Lost, Place
+from whynan.repair.project import Project
 from whynan.repair.rewrites.amounts import is_count, unused
 from whynan.repair.rewrites.outliers import cut_alike, last_given
 from whynan.repair.rewrites.reading import TENSORS, datasets, kept
@@ -117,15 +120,30 @@ def _outside_the_domain(case: Case) -> Iterator[Candidate]:
     stats = operand.stats if operand is not None else None
     if source is None or log is None or operand is None or stats is None or log.name != "log":
         return
-    given = bool(operand.upstream) and all(op.name in GIVEN for op in operand.upstream)
+    given = all(op.name in GIVEN for op in operand.upstream)
     rare = 0 < stats.zeros + stats.negatives <= max(1, RARE * stats.count)
     if not given or not rare or len(stats.shape) != 1 or is_count(operand):
         return
     name = log.operand
-    if isinstance(name, cst.Name):
-        yield from _of_dataset(case, source, name)
-    elif isinstance(name, cst.Subscript) and isinstance(name.value, cst.Name):
-        yield from _of_cut(case, source, name.value)
+    for place in (Place(source, name), *_given_by_the_caller(case, source, name)):
+        if isinstance(place.node, cst.Name):
+            yield from _of_dataset(case, place.source, place.node)
+        elif isinstance(place.node, cst.Subscript) and isinstance(place.node.value, cst.Name):
+            yield from _of_cut(case, place.source, place.node.value)
+
+
+def _given_by_the_caller(case: Case, source: Source, name: Expression) -> list[Place]:
+    """What the one call of the function gives for its parameter."""
+    given = source.given(name) if isinstance(name, cst.Name) else None
+    target = source.original(given.node) if given is not None else None
+    parameter = source.parent(target) if target is not None else None
+    if not isinstance(parameter, cst.Param):
+        return []
+    try:
+        places = list(Constants(Project(case)).given_for(source, parameter))
+    except Lost:
+        return []
+    return places if len(places) == 1 else []
 
 
 def _title(name: str) -> str:
