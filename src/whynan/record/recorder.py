@@ -125,6 +125,7 @@ class Recorder:
         self._is_asleep = False
         self.tracer.on_device = self.quiet.on_device = torch.accelerator.is_available()
         self.tracer.active = True
+        self.quiet.clock.records(True)
 
     def resume(self, step: int, *, uses_optimizer: bool) -> None:
         """Record again. What was known of storages may have changed meanwhile: forget it, but
@@ -165,6 +166,7 @@ class Recorder:
 
     def _take_off(self) -> None:
         self.tracer.active = False
+        self.quiet.clock.records(False)
         self._is_asleep = True
         self.leave()
         self._patches.restore()
