@@ -144,8 +144,14 @@ class Constants:
         elif owner == "self":
             around = next((a for a in source.ancestors(node) if isinstance(a, cst.ClassDef)), None)
             for assign in source.every(cst.Assign, around):
-                if source.code(assign.targets[0].target) == f"self.{name}":
-                    yield Place(source, assign.value)
+                target, value = assign.targets[0].target, assign.value
+                pairs: list[tuple[Expression, Expression]] = [(target, value)]
+                if isinstance(target, cst.Tuple) and isinstance(value, cst.Tuple):
+                    both = zip(target.elements, value.elements, strict=False)
+                    pairs = [(one.value, other.value) for one, other in both]
+                for one, other in pairs:
+                    if source.code(one) == f"self.{name}":
+                        yield Place(source, other)
             yield from _fields(source, name, around)
         else:
             yield from self._settings(name)

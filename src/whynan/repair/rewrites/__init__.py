@@ -37,13 +37,14 @@ from whynan.repair.rewrites import (
     running_sums,
     schedules,
     selection,
+    spreads,
     squashed,
     switches,
     training,
 )
 
 FAMILIES = (
-    marked, entropy, noise, squashed, products, moments, existing, options, schedules, logarithms, across, running_sums, corrections, iterations, ceilings, exponentials, log_space, roots, selection, plain, division, domain, clamps, learnt, masks, matrices, precision, switches, gaps, reading, outliers, data,
+    marked, entropy, noise, squashed, products, moments, existing, options, schedules, logarithms, across, running_sums, corrections, iterations, ceilings, exponentials, log_space, roots, selection, plain, division, domain, clamps, learnt, masks, matrices, precision, switches, spreads, gaps, reading, outliers, data,
     features,
     training,
 )  # fmt: skip
@@ -63,7 +64,9 @@ def propose(case: Case) -> list[Candidate]:
     """Every change that fits the recorded dataflow and the source: exact ones first."""
     found: list[Candidate] = []
     for family in (
-        (schedules, plain, arrays, gaps, reading, data) if arrays.is_array(case) else FAMILIES
+        (schedules, plain, arrays, spreads, gaps, reading, data)
+        if arrays.is_array(case)
+        else FAMILIES
     ):
         try:
             found += family.propose(case)
@@ -77,8 +80,11 @@ def propose(case: Case) -> list[Candidate]:
 
 
 def _rank(candidate: Candidate, case: Case) -> float:
-    """By tier; but where the learning rate is the cause, a guard would only hide it."""
+    """By tier; but where the learning rate is the cause, a guard would only hide it, and where the data
+    was never scaled, a rate that bears it would be far too low for the rest."""
     causes = {cause.code for cause in case.anomaly.finding.causes[:1]}
     if candidate.kind in REMEDIES and causes & REMEDIES[candidate.kind]:
         return 0.5
+    if candidate.kind == "standardise" and causes & REMEDIES["lower_lr"]:
+        return 0.4
     return float(candidate.tier)

@@ -12,7 +12,7 @@ from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.rewrites.amounts import is_count, unused
 from whynan.repair.rewrites.outliers import cut_alike, last_given
-from whynan.repair.rewrites.reading import TENSORS, datasets, kept
+from whynan.repair.rewrites.reading import TENSORS, datasets, fill_value, given_above, kept
 from whynan.repair.source import Expression, Source
 
 GIVEN = that("keeps") | {"stack", "cat"}
@@ -40,7 +40,7 @@ def _before_scaling(case: Case) -> Iterator[Candidate]:
     operand = node.args[0].value if isinstance(node, cst.Call) and node.args else None
     if source is None or node is None or not isinstance(operand, cst.Name):
         return
-    value = source.value_of(operand) or _inner_value(source, operand)
+    value = given_above(source, operand)
     line = source.statement(value) if value is not None else None
     if value is None or line is None:
         return
@@ -59,18 +59,6 @@ def _before_scaling(case: Case) -> Iterator[Candidate]:
         f"{', '.join(names)} = {rows}",
     )
     yield from case.change(edit, "drop_rows", GAPS, Tier.GUARD)
-
-
-def _inner_value(source: Source, use: cst.Name) -> Expression | None:
-    """The last `x = ...` above, which may read `x` itself."""
-    lines = [
-        assign
-        for assign in source.every(cst.Assign)
-        if source.code(assign.targets[0].target) == use.value
-        and source.scope(assign) is source.scope(use)
-        and source.start(assign) < source.start(use)
-    ]
-    return lines[-1].value if lines else None
 
 
 def _scaled(source: Source, value: Expression) -> str | None:
@@ -111,51 +99,73 @@ def _is_given_before(source: Source, name: str, line: cst.CSTNode) -> bool:
 
 
 def _outside_the_domain(case: Case) -> Iterator[Candidate]:
-    """`torch.log(claim)` of a target that is 0 in a row or two."""
+    """`torch.log(claim)` of a target that is 0 in a row or two, `Gamma(a, b).log_prob(rain)`."""
     source, operand = case.source, case.culprit
-    log = fn(source, case.node) if source is not None else None
     stats = operand.stats if operand is not None else None
-    if source is None or log is None or operand is None or stats is None or log.name != "log":
+    if source is None or operand is None or stats is None or operand.value is None:
         return
-    given = bool(operand.upstream) and all(op.name in GIVEN for op in operand.upstream)
+    log = fn(source, case.node)
+    mark = fill_value(operand.value)
+    density = _density(case.node)
+    if density is not None:
+        argument: Expression = density
+    elif log is not None and (log.name == "log" or (log.name == "log1p" and mark)):
+        argument = log.operand
+    else:
+        return
+    made = GIVEN | {"rsub"} if density is not None else GIVEN
+    before = operand.source is None or "before" in operand.source
+    given = all(op.name in made for op in operand.upstream) and (operand.upstream or before)
     rare = 0 < stats.zeros + stats.negatives <= max(1, RARE * stats.count)
-    if not given or not rare or len(stats.shape) != 1 or is_count(operand):
+    one = len(stats.shape) == 1 or density is not None
+    if not given or not rare or not one or is_count(operand):
         return
-    name = log.operand
-    if isinstance(name, cst.Name):
-        yield from _of_dataset(case, source, name)
-    elif isinstance(name, cst.Subscript) and isinstance(name.value, cst.Name):
-        yield from _of_cut(case, source, name.value)
+    for line, names, name, after in _tables(source, argument):
+        edit = Edit(source)
+        put = edit.after if after else edit.before
+        if density is not None and not stats.negatives and (stats.max or 0) <= 1:
+            put(line, f"{name} = {name}.clamp(1e-3, 1 - 1e-3)")
+            title = f"keep the shares in `{name}` inside the open interval: this density has no value at 0 and 1"
+            yield from case.change(edit, "squeeze_shares", title, Tier.GUARD)
+        elif len(names) > 1:
+            put(line, *kept(source, line, names, [f"{name} != {mark}" if mark else f"{name} > 0"]))
+            why = (
+                f"{mark} stands for a missing value" if mark else "its logarithm has no value there"
+            )
+            which = f"with {mark} in" if mark else "without a positive"
+            title = f"leave out the rows {which} `{name}`, inputs and targets together: {why}"
+            yield from case.change(edit, "drop_rows", title, Tier.GUARD)
+        return
 
 
-def _title(name: str) -> str:
-    return f"leave out the rows without a positive `{name}`, inputs and targets together: its logarithm has no value there"
+def _density(node: Expression | None) -> Expression | None:
+    """y of `Beta(a, b).log_prob(y)`."""
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.args:
+        return node.args[0].value if node.func.attr.value == "log_prob" else None
+    return None
 
 
-def _of_dataset(case: Case, source: Source, name: cst.Name) -> Iterator[Candidate]:
-    """The second of `for x, claim in loader` is the second of `TensorDataset(features, claims)`."""
-    for loop in source.every(cst.For):
-        target = loop.target
-        elements = target.elements if isinstance(target, cst.Tuple) else ()
-        names = [source.code(e.value) for e in elements]
-        if name.value not in names or name not in [*source.below(loop)]:
-            continue
-        for line, given in datasets(source):
-            if len(given) == len(names):
-                column = given[names.index(name.value)]
-                edit = Edit(source).before(line, *kept(source, line, given, [f"{column} > 0"]))
-                yield from case.change(edit, "drop_rows", _title(column), Tier.GUARD)
-                return
-
-
-def _of_cut(case: Case, source: Source, name: cst.Name) -> Iterator[Candidate]:
-    for loop in (a for a in source.ancestors(name) if isinstance(a, cst.For)):
-        names = cut_alike(source, loop)
-        line = last_given(source, loop, names)
-        if name.value in names and len(names) > 1 and line is not None:
-            edit = Edit(source).after(line, *kept(source, line, names, [f"{name.value} > 0"]))
-            yield from case.change(edit, "drop_rows", _title(name.value), Tier.GUARD)
-            return
+def _tables(
+    source: Source, argument: Expression
+) -> Iterator[tuple[cst.CSTNode, list[str], str, bool]]:
+    """The tables that are cut alike, which one it is, and the line after or before which they are there."""
+    if isinstance(argument, cst.Name):
+        for loop in source.every(cst.For):
+            target = loop.target
+            elements = target.elements if isinstance(target, cst.Tuple) else ()
+            names = [source.code(e.value) for e in elements]
+            if argument.value not in names or argument not in [*source.below(loop)]:
+                continue
+            for line, given in datasets(source):
+                if len(given) == len(names):
+                    # the second of `for x, claim in loader` is the second of `TensorDataset(a, b)`
+                    yield line, given, given[names.index(argument.value)], False
+    elif isinstance(argument, cst.Subscript) and isinstance(argument.value, cst.Name):
+        for loop in (a for a in source.ancestors(argument) if isinstance(a, cst.For)):
+            names, name = cut_alike(source, loop), argument.value.value
+            last = last_given(source, loop, names)
+            if name in names and last is not None:
+                yield last, names, name, True
 
 
 def _below_what_is_measured(case: Case) -> Iterator[Candidate]:
