@@ -14,7 +14,7 @@ import whynan
 
 SOURCE = Path(whynan.__file__).parent
 DOCUMENT = SOURCE.parent.parent / "docs" / "architecture.md"
-TORCH_FOLDERS = {"seam", "watching", "ranks", "record", "repair", "repro", "adapters", "stable"}
+TORCH_FOLDERS = {"seam", "watching", "ranks", "record", "trying", "repro", "adapters", "stable"}
 
 
 def imports_of(path: Path) -> set[str]:

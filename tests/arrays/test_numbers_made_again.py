@@ -40,6 +40,18 @@ for it in range(9):
         g["lr"] = lr
     step()
 """),
+    "by an earlier call, of what was measured": ("division_by_zero", """
+def adapt(optimizer, measured, target):
+    measured = np.float32(measured)
+    for group in optimizer.param_groups:
+        group["lr"] = float(group["lr"] * np.sqrt(target / measured))  # HERE
+
+for it in range(5):
+    if it > 2:
+        step()
+    moved = (net(x) - net(x)).pow(2).mean()
+    adapt(opt, moved.item(), 1e-4)
+"""),
     "set in a function": ("invalid_domain", """
 class Settings:
     power = np.float64(0.9)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.harness import ForkServer
 
 HEAD = """\
@@ -82,3 +84,84 @@ def test_what_nothing_keeps_above_0(programs: ForkServer, tmp_path: Path) -> Non
     found = first(programs, tmp_path, RATE)
     assert found["mechanism"] == "log_nonpositive"
     assert [cause["code"] for cause in found["causes"]] == ["unbounded"]
+
+
+REJECTED = """
+scale = nn.Parameter(torch.tensor([0.05, 1.0]))
+optimizer = torch.optim.SGD([scale], lr=0.1)
+for step in range(20):
+    try:
+        loss = torch.distributions.Normal(0.0, scale).log_prob(torch.zeros(2)).sum()
+    except ValueError:
+        with torch.no_grad():
+            scale.clamp_(min=0.01)
+        continue
+    optimizer.zero_grad()
+    (loss * 0 + scale.sum()).backward()
+    optimizer.step()
+"""
+SCALE = """
+scale = nn.Parameter(torch.tensor([0.4, 1.0]))
+optimizer = torch.optim.SGD([scale], lr=0.2)
+for step in range(60):
+    if step > 20:
+        spread = scale * 1
+    else:
+        spread = scale.clamp(min=0.01)
+    loss = -torch.distributions.Normal(0.0, scale=spread).log_prob(torch.zeros(2)).sum()
+    optimizer.zero_grad()
+    (loss * 0 + scale.sum() * 0.1).backward()
+    optimizer.step()
+"""
+TRAINED = SCALE.replace("spread = scale * 1", "spread = scale")
+ROUNDS = """
+field = nn.Linear(4, 4)
+for step in range(2):
+    h = x
+    for _ in range(30):
+        h = h + field(h) ** 2 + 1
+    loss = h.mean()
+    loss.backward()
+    torch.optim.SGD(field.parameters(), lr=0.1).step()
+"""
+FROM_0 = """
+start = 0.0
+near = (x[:, None] - x[:3]).norm(dim=-1)
+ratio = (near - start).sin() / (near - start)
+loss = (ratio.sum(1, keepdim=True) * net(x)).mean()
+loss.backward()
+torch.optim.SGD(net.parameters(), lr=0.1).step()
+"""
+DEBIAS = """
+seen = 0
+weight = torch.tensor(1 - 0.9 ** seen)
+loss = (net(x) / weight).mean()
+loss.backward()
+torch.optim.SGD(net.parameters(), lr=0.1).step()
+"""
+CAUSES = {
+    "a parameter as it was trained": (TRAINED, "unbounded", "it is trained, and nothing keeps it above 0"),
+    "what was made of one": (SCALE, "unbounded", "`scale * 1` gave -"),
+    "a recurrence": (ROUNDS, "growing_values", "rounds of this line"),
+    "the distance from itself": (FROM_0, "cancellation", "two equal values were subtracted"),
+    "a number of Python's": (DEBIAS, "computed", "`1 - 0.9 ** seen` gave 0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_the_cause_is(programs: ForkServer, tmp_path: Path, name: str) -> None:
+    text, cause, words = CAUSES[name]
+    found = first(programs, tmp_path, text)["causes"][0]
+    assert found["code"] == cause
+    assert words in found["evidence"]
+
+
+def test_a_scale_that_is_refused_and_mended_is_no_harm(
+    programs: ForkServer, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(HEAD + REJECTED)
+    result = programs.run(script, cwd=tmp_path, mode="auto")
+    assert result.code == 0
+    assert result.report is not None
+    assert result.report["anomalies"] == []

@@ -10,9 +10,8 @@ import pytest
 from tests.ranks.forked import _marked, free_port
 from tests.ranks.test_launchers import PYTHON, TORCHRUN, assert_nothing_is_left, start
 from whynan.cli.program import program_of
-from whynan.repair.originals import own_part, program_root
-from whynan.repair.trial import Trial, run
-from whynan.run.program import Program
+from whynan.run.program import Program, own_part, program_root
+from whynan.trying.trial import Trial, run
 
 TRAINING = """
 import os, sys, time, torch

@@ -36,6 +36,9 @@ class Model(torch.nn.Module):
 def soften(scores, temperature=1.0):
     return (scores / temperature).exp()
 
+def focus(x, gamma=2.0):
+    return x ** gamma
+
 def blur(x, scale, noise):
     std = scale * noise
     return x * torch.normal(0.0, std, x.shape)
@@ -73,6 +76,27 @@ lib.soften(net(x).abs() + 1, temperature=COLD).mean().backward()
 """),
     "an infinite one": ("noise", """
 lib.blur(net(x), scale=0.1, noise=float("inf")).square().mean().backward()  # HERE
+torch.optim.SGD(net.parameters(), lr=0.1).step()
+"""),
+    "one that a schedule takes down": ("temperature", """
+class Cooling:
+    def __init__(self):
+        self.temperature = 1.0
+
+    def step(self):
+        self.temperature = max(self.temperature - 0.5, 0.0)  # HERE
+
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+cooling = Cooling()
+for epoch in range(4):
+    loss = torch.log1p(lib.soften(-net(x).abs() - 1, temperature=cooling.temperature)).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    cooling.step()
+"""),
+    "an exponent": ("gamma", """
+lib.focus(net(x).relu() * 0, gamma=0.5).mean().backward()  # HERE
 torch.optim.SGD(net.parameters(), lr=0.1).step()
 """),
     "of a slope": ("eps", """

@@ -71,8 +71,8 @@ class RepairServer:
 
 def run_forked(trial: Any, *, limit_s: float | None = None) -> Any:
     """As `trial.run`, by a fork."""
-    from whynan.repair.trial import Ran, _describe
     from whynan.run.reopen import reopen
+    from whynan.trying.trial import Ran, _describe
 
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
@@ -108,7 +108,7 @@ def _wait(pid: int, limit_s: float) -> tuple[int, bool, float]:
 
 
 def _child(description: Path, errors: Path) -> None:
-    from whynan.repair import child
+    from whynan.trying import child
 
     code = 70
     try:
@@ -131,9 +131,9 @@ def _child(description: Path, errors: Path) -> None:
 
 
 def _fix(script: Path, args: list[str]) -> dict[str, Any]:
-    from whynan.repair.search import Search, compiled_too
-    from whynan.repair.trial import Trial
     from whynan.run.program import Program
+    from whynan.trying.search import Search, compiled_too
+    from whynan.trying.trial import Trial
 
     program = Program(target=script.name, args=tuple(args))
     trial = Trial(program=program)
@@ -164,9 +164,9 @@ def _fix(script: Path, args: list[str]) -> dict[str, Any]:
 def _guilty(script: Path, args: list[str]) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from whynan.repair.guilty import Bisection
-    from whynan.repair.trial import Trial
     from whynan.run.program import Program
+    from whynan.trying.guilty import Bisection
+    from whynan.trying.trial import Trial
 
     program = Program(target=script.name, args=tuple(args))
     before = run_forked(Trial(program=program)).diagnosis
@@ -178,8 +178,8 @@ def _guilty(script: Path, args: list[str]) -> dict[str, Any]:
 def _whatif(script: Path, args: list[str]) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from whynan.repair.whatif import WhatIf, reading, write_page
     from whynan.run.program import Program
+    from whynan.trying.whatif import WhatIf, reading, write_page
 
     program = Program(target=script.name, args=tuple(args))
     table = WhatIf(program=program, run=run_forked, budget_s=LIMIT_S).go()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from whynan.repair.allowance import Allowance
-from whynan.repair.trial import Ran
+from whynan.trying.allowance import Allowance
+from whynan.trying.trial import Ran
 
 
 def ran(seconds: float, cpu_s: float | None) -> Ran:

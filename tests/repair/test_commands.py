@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.repair.forked import RepairServer
-from whynan.repair.whatif import Row, WhatIf, reading
 from whynan.run.program import Program
+from whynan.trying.whatif import Row, WhatIf, reading
 
 LOSSES = """
 import torch

@@ -10,7 +10,7 @@ import torch
 from tests.repair.forked import RepairServer
 from whynan.explain.story import told_sample
 from whynan.model import Sample
-from whynan.repair.leaving_out import part_of
+from whynan.trying.leaving_out import part_of
 
 TRAINING = """
 import torch

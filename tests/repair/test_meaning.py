@@ -77,18 +77,23 @@ for step in range(4):
         "clamp_count",
         ["    d = links.sum(dim=1).clamp(min=1).pow(-0.5)"],
     ),
-    "equal eigenvalues are separated without noise": (
+    "the nearest rotation asks for no singular vectors": (
         START.format(outputs=9, lr=0.01)
         + """
 for step in range(4):
-    m = model(torch.randn(4)).reshape(3, 3)
-    c = m @ m.T if step != 2 else m @ m.T * 0 + torch.eye(3)
-    values, vectors = torch.linalg.eigh(c)
-    loss = vectors[0, 0] + values.sum()
+    m = model(torch.randn(5, 4)).reshape(5, 3, 3)
+    m = m if step != 2 else m * 0 + torch.eye(3)
+    u, s, vh = torch.linalg.svd(m)
+    loss = (u @ vh)[:, 0, 0].mean()
     LOOP
 """,
-        "separate_values",
-        ["    values, vectors = torch.linalg.eigh(c + torch.diag(torch.linspace(0, 1e-4, c.shape[-1], dtype=c.dtype, device=c.device)))"],
+        "polar_iteration",
+        [
+            "    polar = m",
+            "    for _ in range(20):",
+            "        polar = 0.5 * (polar + torch.linalg.inv(polar).mT)",
+            "    loss = polar[:, 0, 0].mean()",
+        ],
     ),
     "the mark of a missing value is no measurement": (
         START.format(outputs=1, lr=0.001)

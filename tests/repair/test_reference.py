@@ -7,7 +7,7 @@ import sys
 
 SCRIPT = """
 import torch
-from whynan.repair.interventions import Intervention
+from whynan.trying.interventions import Intervention
 
 DRAWS = {
     "of a size": lambda p: torch.randn(3),

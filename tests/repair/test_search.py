@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.repair.forked import RepairServer
-from whynan.repair.trial import Trial, run
 from whynan.run.program import Program
+from whynan.trying.trial import Trial, run
 
 CASES = Path(__file__).parents[1] / "cases"
 # One program of each family of changes, among them several files, threads, half precision,

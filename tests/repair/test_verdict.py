@@ -10,8 +10,8 @@ import pytest
 
 from tests.builders import failing
 from whynan.model import Cause, Diagnosis, HistoryRow
-from whynan.repair.trial import Ran
-from whynan.repair.verdict import Verdict, judge
+from whynan.trying.trial import Ran
+from whynan.trying.verdict import Verdict, judge
 
 Course = Sequence[tuple[float, float | None]]  # loss and largest gradient, step by step
 

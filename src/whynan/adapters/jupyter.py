@@ -11,6 +11,7 @@ from whynan.diagnosis.engine import diagnose
 from whynan.errors import StopRun, UsageError
 from whynan.model import Diagnosis
 from whynan.recording import Recording
+from whynan.repair.first import FirstChanges
 from whynan.run.blocks import traced
 from whynan.source.quotes import quoted
 
@@ -47,7 +48,8 @@ def run_cell(shell: Any, line: str, cell: str) -> Diagnosis:
         block.stop(error)
     except StopRun:
         pass
-    result = diagnose(_with_cell_names(block.recording()), script="notebook cell")
+    recording = FirstChanges().beside(_with_cell_names(block.recording()))
+    result = diagnose(recording, script="notebook cell")
     if error is not None and not isinstance(error, StopRun):
         if result:
             _display(result)

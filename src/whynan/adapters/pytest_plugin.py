@@ -35,8 +35,9 @@ class TracedTest:
     def diagnosis(self) -> Diagnosis:
         """What was found so far."""
         from whynan.diagnosis.engine import diagnose
+        from whynan.repair.first import FirstChanges
 
-        return diagnose(self._block.recording())
+        return diagnose(FirstChanges().beside(self._block.recording()))
 
     def expect(self, mechanism: str) -> None:
         """This test is about that harm: it fails when the harm stays away, or is another one."""

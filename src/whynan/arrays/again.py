@@ -21,6 +21,7 @@ from whynan.arrays.evidence import evidence_of
 from whynan.arrays.lines import NOTHING, Left, Room, entered, run, store
 from whynan.arrays.numpy_errors import OPERATORS, is_pure
 from whynan.arrays.plain import (
+    READS,
     Unknown,
     asked,
     flat,
@@ -29,6 +30,7 @@ from whynan.arrays.plain import (
     is_module,
     is_number,
     is_simple,
+    is_tensor,
     same_kind,
     truth,
 )
@@ -145,7 +147,9 @@ class Again:
         if isinstance(found, FunctionType) and not isinstance(owner, type):
             return found if name in getattr(owner, "__dict__", {}) else MethodType(found, owner)
         if hasattr(type(found), "__get__") and not isinstance(found, (FunctionType, type)):
-            if not isinstance(owner, (dict, list, tuple, str)):
+            if not isinstance(owner, (dict, list, tuple, str)) and not (
+                name in READS and is_tensor(owner)
+            ):
                 raise Unknown
             return getattr(owner, name)
         return found

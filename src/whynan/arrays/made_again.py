@@ -29,7 +29,7 @@ COMPOUND = (ast.If, ast.With, ast.Try, ast.FunctionDef, ast.ClassDef, ast.AsyncF
 def made_again(evidence: Evidence, frame: FrameType) -> Evidence | None:
     """The same harm with its origin in the arithmetic of plain numbers, if that is sure."""
     entry = evidence.origin
-    frames = [*_stack(frame)]
+    frames = [*stack(frame)]
     made = None
     if entry.phase == "optimizer" and evidence.origin_kind == "number":
         for key in (k for k, v in evidence.hyper.items() if is_bad(v)):
@@ -43,7 +43,7 @@ def made_again(evidence: Evidence, frame: FrameType) -> Evidence | None:
     return replace(evidence, origin=origin, origin_kind="operation", path=path)
 
 
-def _stack(frame: FrameType | None) -> Iterator[FrameType]:
+def stack(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
         yield frame
         frame = frame.f_back
@@ -53,7 +53,7 @@ def _stack(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def _rate(key: str, frames: list[FrameType]) -> Evidence | None:
-    objects = [*_objects(frames)]
+    objects = [*objects_of(frames)]
     optimizers = [o for o in objects if isinstance(getattr(o, "param_groups", None), list)]
     groups = [g for o in optimizers for g in o.param_groups if is_bad(_plain(g.get(key)))]
     if not groups:
@@ -75,7 +75,7 @@ def _plain(value: Any) -> Any:
     return value if is_number(value) else None
 
 
-def _objects(frames: list[FrameType]) -> Iterator[Any]:
+def objects_of(frames: list[FrameType]) -> Iterator[Any]:
     """What the variables on the stack hold, and what objects among these keep."""
     seen: set[int] = set()
     for frame in frames:

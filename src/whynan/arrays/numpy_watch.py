@@ -28,6 +28,7 @@ from whynan.arrays.made_again import made_again
 from whynan.arrays.numpy_errors import Event, Place, event_of, places_of
 from whynan.arrays.place import is_library, is_own, programs_own
 from whynan.arrays.reach import results, way
+from whynan.arrays.set_here import with_setting
 from whynan.arrays.tables import (
     divided,
     holds_what_was_made,
@@ -119,12 +120,13 @@ class NumpyWatch:
         return tuple(self._harms[i] for i in sorted(self._harms))
 
     def cross(self, evidence: Evidence) -> Evidence:
-        """Torch's harm by data or a number that was bad when it came in: back to its line."""
-        if evidence.origin_kind not in ("entry", "number"):
-            return evidence
+        """Torch's harm by data or a number that was bad when it came in: back to its line. Of another
+        one, what the program computed for it."""
         if id(evidence) not in self._crossed:
             result, frame = [evidence], sys._getframe(1)
-            self._quietly(lambda: result.append(self._to_its_line(evidence, frame)))
+            came_in = evidence.origin_kind in ("entry", "number")
+            look = self._to_its_line if came_in else with_setting
+            self._quietly(lambda: result.append(look(evidence, frame)))
             self._crossed[id(evidence)] = (evidence, result[-1])
         return self._crossed[id(evidence)][1]
 

@@ -16,6 +16,7 @@ SIMPLE = (
 
 
 MAX_ITEMS = 1000
+READS = ("item", "tolist")
 
 
 class Unknown(Exception):
@@ -59,10 +60,20 @@ def is_simple(function: Any) -> bool:
     owner = getattr(function, "__self__", None)
     if isinstance(owner, dict):
         return getattr(function, "__name__", "") in ("get", "items", "keys", "values")
-    if getattr(function, "__module__", None) == "math":
+    if getattr(function, "__module__", None) == "math" or is_read(function):
         return True
     is_type = isinstance(function, type) and function.__module__ == "numpy"
     return is_type or is_pure(function)
+
+
+def is_tensor(value: Any) -> bool:
+    return type(value).__module__.split(".")[0] == "torch" and hasattr(value, "requires_grad")
+
+
+def is_read(function: Any) -> bool:
+    """`tensor.item`, `tensor.tolist`."""
+    owner, name = getattr(function, "__self__", None), getattr(function, "__name__", "")
+    return name in READS and is_tensor(owner)
 
 
 def is_module(value: Any) -> bool:

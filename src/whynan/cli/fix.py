@@ -50,8 +50,8 @@ def fix(
     whynan fix train.py --lr 0.1
     whynan fix --apply --budget 300 train.py
     """
-    from whynan.repair.fixing import FixOptions
-    from whynan.repair.fixing import fix as find_fix
+    from whynan.trying.fixing import FixOptions
+    from whynan.trying.fixing import fix as find_fix
 
     page = Page(html, is_opened)
     json_path, poured = poured_of(json_path)

@@ -175,8 +175,9 @@ def run(
     originals = None
     if fix:
         from whynan.repair.originals import Originals
+        from whynan.run.program import own_part, program_root
 
-        originals = Originals.of(program)
+        originals = Originals(program_root(program), own_part(program).target)
     watched = Run(program, options)
     started = time.time()
     outcome = watched.go()
@@ -190,7 +191,7 @@ def run(
             tell(outcome.recording, repro)
     if originals is not None and diagnosis is not None:
         with watched.findings.libraries.in_use():
-            from whynan.repair.fixing import FixOptions, repair
+            from whynan.trying.fixing import FixOptions, repair
 
             repair(program, diagnosis, FixOptions(json=json, html=html, told=True), originals)
         if poured is not None:

@@ -46,7 +46,7 @@ def whatif(
     \b
     whynan whatif train.py --lr 0.1
     """
-    from whynan.repair.whatif import whatif as run_whatif
+    from whynan.trying.whatif import whatif as run_whatif
 
     page = Page(html_path, is_opened)
     json_path, poured = poured_of(json_path)

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator
 from itertools import dropwhile
 
 from whynan.diagnosis.circumstances import causes_around
 from whynan.diagnosis.framework import autocast_of
+from whynan.diagnosis.given import (
+    MAX_SHOWN,
+    REFUSED,
+    a_setting,
+    came_in,
+    computed,
+    kept,
+    place_of,
+    small_exponent,
+    unbounded,
+)
 from whynan.diagnosis.makers import (
     CARRYING,
     CHOOSING,
@@ -29,14 +39,13 @@ from whynan.diagnosis.makers import (
 )
 from whynan.diagnosis.optimizer_fixes import negative_average, takes_off_a_square
 from whynan.diagnosis.words import dtype_tiny, plural
-from whynan.model import FROM_BEFORE, Cause, Evidence, Operand, OpRecord, Setting, number
-from whynan.ops.table import forward_of, reading, row, spelled, that
+from whynan.model import Cause, Evidence, Operand, OpRecord, number
+from whynan.ops.table import forward_of, row, spelled
 
 UNDERFLOWING = spelled(lambda op: 0 in op.rounds)
 SATURATING = spelled(lambda op: 1 in op.rounds)
 TOGETHER = NORMS | {"sum", "mean"}  # 0 only if all squares are
 NEAR = 3
-MAX_SHOWN = 48
 LEAST = 1e-37  # about the smallest normal float32
 MAX_EXPONENT = 700.0  # of a float64
 ROUNDS = 1e-7  # float32 tells numbers near 1 apart from about here
@@ -44,7 +53,6 @@ HALF = frozenset({"float16", "bfloat16"})
 CANCELLED = 1e-3  # a difference this small beside its operands has lost its leading digits
 UNGUARDED = frozenset({"division_by_zero", "log_nonpositive"})
 LEAVES = frozenset({"log_nonpositive", "sqrt_negative", "invalid_domain"})
-HANDED_ON = CHOOSING | that("copies") | reading("join") | {"lift_fresh"}
 
 
 def causes_of(
@@ -52,6 +60,8 @@ def causes_of(
 ) -> tuple[Cause, ...]:
     """The causes whose evidence is in the recording, most telling first."""
     found = list(_from_operand(op, culprit)) if culprit is not None else []
+    if op.op == REFUSED and culprit is not None and not found:
+        found += unbounded(op, culprit)
     if not found and culprit is not None and mechanism == "division_by_zero":
         found += _nothing_counted(op, culprit)
     if culprit is not None and vanishing_divisor(op) is culprit:
@@ -61,21 +71,21 @@ def causes_of(
     found += _from_optimizer(evidence, mechanism, op)
     found += _from_rounding(op, culprit) if culprit is not None else ()
     if not found and culprit is not None and mechanism in UNGUARDED:
-        found += _unguarded(mechanism, op, culprit)
+        found += [*computed(op, culprit)] or _unguarded(mechanism, op, culprit)
     if not found and culprit is not None and mechanism == "gradient_singularity":
-        found += _adds_nothing(op, culprit)
+        found += [*small_exponent(evidence, op, culprit)] or _adds_nothing(op, culprit)
     if culprit is not None and mechanism in LEAVES:
-        found += _came_in(evidence, op, culprit)
+        found += came_in(evidence, op, culprit)
     autocast = autocast_of(op)
     found += [autocast] if autocast is not None else []
     found += _from_precision(op, culprit)
     found += causes_around(evidence, mechanism, culprit)
     if not found and culprit is not None:
-        found += _kept(op, culprit) if mechanism == "sqrt_negative" else ()
+        found += kept(op, culprit) if mechanism == "sqrt_negative" else ()
     if evidence.around.setting is not None and not found:
-        found += _setting(evidence.around.setting)
+        found += a_setting(evidence.around.setting)
     if not found and culprit is not None and mechanism in LEAVES:
-        found += _unbounded(op, culprit)
+        found += unbounded(op, culprit)
     unique = {cause.code: cause for cause in reversed(found)}
     return tuple(reversed(unique.values()))
 
@@ -90,12 +100,12 @@ def _from_operand(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
             return  # what became of that 0 is no longer one
         if maker.name in SATURATING and maker.value in (1, -1):
             reason = next((o.value for o in maker.inputs if o.value is not None), None)
-            text = f"{_place(maker, op)}: `{maker.name.strip('_')}` of {number(reason)} rounded to exactly {number(maker.value)}"
+            text = f"{place_of(maker, op)}: `{maker.name.strip('_')}` of {number(reason)} rounded to exactly {number(maker.value)}"
             yield Cause(code="saturation", evidence=text)
             return
         if maker.name in SPREADS and maker.value == 0:
             yield Cause(
-                code="constant_input", evidence=f"{_place(maker, op)}: all values are equal"
+                code="constant_input", evidence=f"{place_of(maker, op)}: all values are equal"
             )
             return
         if maker.name in ("sub", "rsub") and _cancelled(maker):
@@ -115,7 +125,9 @@ def _from_operand(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
         ):
             stats = maker.inputs[0].slice_stats or maker.inputs[0].stats
             n = stats.count if stats is not None else 0
-            text = f"{_place(maker, op)}: the mask selects none of {plural(n, 'entry', 'entries')}"
+            text = (
+                f"{place_of(maker, op)}: the mask selects none of {plural(n, 'entry', 'entries')}"
+            )
             yield Cause(code="empty_mask", evidence=text)
             return
 
@@ -135,49 +147,11 @@ def _nothing_counted(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
     for maker in culprit.upstream:
         if maker.untouched or (maker.name in COUNTING and maker.value == 0):
             yield Cause(
-                code="empty_mask", evidence=f"{_place(maker, op)}: nothing is counted there"
+                code="empty_mask", evidence=f"{place_of(maker, op)}: nothing is counted there"
             )
             return
         if maker.name not in CARRYING:
             return
-
-
-def _came_in(evidence: Evidence, op: OpRecord, culprit: Operand) -> Iterator[Cause]:
-    """Of a value outside a function's domain: the data has it, and nothing was computed with it."""
-    made, around = culprit.upstream, evidence.around
-    if op.derived or culprit.value is None or not all(m.name in HANDED_ON for m in made):
-        return
-    first = made[-1].inputs[0].source if made and made[-1].inputs else culprit.source
-    brought = first == FROM_BEFORE or (made and made[-1].name == "lift_fresh")
-    if brought and (around.sample is not None or around.loads):
-        yield Cause(code="bad_data", evidence=f"{number(culprit.value)} came in with the data")
-
-
-def _kept(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
-    """A number that a layer holds, and that no update made."""
-    source = culprit.source or ""
-    if not source.startswith(("parameter", "buffer")) or op.derived:
-        return
-    loaded = next((m for m in culprit.upstream if m.name in that("copies")), None)
-    when = f"when it was loaded ({_place(loaded, op)})" if loaded is not None else "before this step began"  # fmt: skip
-    yield Cause(code="poisoned_state", evidence=f"{source} was {number(culprit.value)} {when}")
-
-
-def _setting(setting: Setting) -> Iterator[Cause]:
-    place = f"{os.path.basename(setting.file)}:{setting.line}"
-    yield Cause(code="setting", evidence=f"{place} sets `{setting.text}`")
-
-
-def _unbounded(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
-    """What was computed may be anything; what was chosen or handed on is somebody else's."""
-    made = [m for m in culprit.upstream if m.name not in HANDED_ON]
-    if op.derived or not made or made[0].derived:
-        return
-    written = made[0].site.expression if made[0].site is not None else ""
-    name = written if written and len(written) <= MAX_SHOWN else made[0].name.strip("_")
-    what = f"`{name}` gave {number(culprit.value)}"
-    if culprit.value is not None and culprit.value != 0:
-        yield Cause(code="unbounded", evidence=f"{_place(made[0], op)}: {what}, and nothing keeps it where the function is defined")  # fmt: skip
 
 
 def _from_small(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
@@ -188,7 +162,7 @@ def _from_small(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
         return  # a number that came in as small as that did not underflow
     if abs(culprit.value or 1.0) < tiny:
         what = f"`{maker.name.strip('_')}` gave {number(culprit.value)}"
-        text = f"{_place(maker, op)}: {what}, and below {number(tiny)} {dtype} runs out of digits"
+        text = f"{place_of(maker, op)}: {what}, and below {number(tiny)} {dtype} runs out of digits"
         yield Cause(code="underflow", evidence=text)
 
 
@@ -206,23 +180,23 @@ def _difference(maker: OpRecord, op: OpRecord, *, together: bool) -> Cause:
     """A range or a spread of 0 is a constant; one value that equals the mean is not."""
     a, b = (o.value for o in maker.inputs if o.value is not None)
     if maker.value == 0 and is_range(maker):
-        text = f"{_place(maker, op)}: the largest and the smallest value are both {number(a)}"
+        text = f"{place_of(maker, op)}: the largest and the smallest value are both {number(a)}"
         return Cause(code="constant_input", evidence=text)
     if maker.value == 0 and together and "mean" in makers_of(maker):
-        text = f"{_place(maker, op)}: all values equal their mean, {number(a)}"
+        text = f"{place_of(maker, op)}: all values equal their mean, {number(a)}"
         return Cause(code="constant_input", evidence=text)
     if maker.value == 0:
-        text = f"{_place(maker, op)}: two equal values were subtracted"
+        text = f"{place_of(maker, op)}: two equal values were subtracted"
     else:
         text = (
-            f"{_place(maker, op)}: {a:.9g} - {b:.9g} gave {number(maker.value)}, a rounding error"
+            f"{place_of(maker, op)}: {a:.9g} - {b:.9g} gave {number(maker.value)}, a rounding error"
         )
     return Cause(code="cancellation", evidence=text)
 
 
 def _told_eps(maker: OpRecord, op: OpRecord) -> str:
     what = "adding" if maker.name == "add" else "a lower bound of"
-    return f"{_place(maker, op)}: {what} {number(lost_eps(maker))} in {maker.dtype} gives 0"
+    return f"{place_of(maker, op)}: {what} {number(lost_eps(maker))} in {maker.dtype} gives 0"
 
 
 def _from_function(op: OpRecord, culprit: Operand | None) -> Iterator[Cause]:
@@ -282,7 +256,7 @@ def _from_rounding(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
             if maker.name == "_to_copy"
             else f"`{maker.name}` in {maker.dtype}"
         )
-        text = f"{_place(maker, op)}: {what} rounded {_apart(exact, maker.value)} to {number(maker.value)}"
+        text = f"{place_of(maker, op)}: {what} rounded {_apart(exact, maker.value)} to {number(maker.value)}"
         yield Cause(code="low_precision", evidence=text)
         return
 
@@ -318,9 +292,9 @@ def _unguarded(mechanism: str, op: OpRecord, culprit: Operand) -> Iterator[Cause
     guard = empty_guard(culprit)
     text = f"nothing keeps the {what} away from 0"
     if guard is not None and guard.name == "add":
-        text = f"{_place(guard, op)}: {_shown(guard)} adds 0"
+        text = f"{place_of(guard, op)}: {_shown(guard)} adds 0"
     elif guard is not None:
-        text = f"{_place(guard, op)}: a lower bound of 0 keeps nothing away from 0"
+        text = f"{place_of(guard, op)}: a lower bound of 0 keeps nothing away from 0"
     yield Cause(code="missing_eps", evidence=text)
 
 
@@ -328,7 +302,7 @@ def _adds_nothing(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
     """Of a slope at 0: an eps that was meant to keep away from there, and is 0."""
     guard = empty_guard(culprit) if culprit.value == 0 else None
     if guard is not None and guard.name == "add":
-        yield Cause(code="missing_eps", evidence=f"{_place(guard, op)}: {_shown(guard)} adds 0")
+        yield Cause(code="missing_eps", evidence=f"{place_of(guard, op)}: {_shown(guard)} adds 0")
 
 
 def _shown(guard: OpRecord) -> str:
@@ -361,20 +335,14 @@ def _near_the_end(op: OpRecord, culprit: Operand) -> bool:
 
 def _underflow(maker: OpRecord, op: OpRecord) -> str:
     reason = next(o for o in maker.inputs if o.value is not None)
-    text = f"{_place(maker, op)}: `{maker.name.strip('_')}` of {number(reason.value)} rounded to 0"
+    text = (
+        f"{place_of(maker, op)}: `{maker.name.strip('_')}` of {number(reason.value)} rounded to 0"
+    )
     if maker.name == "_linalg_det":
-        text = f"{_place(maker, op)}: the determinant rounded to 0"
+        text = f"{place_of(maker, op)}: the determinant rounded to 0"
     if maker.name == "_softmax" and reason.slice_stats is not None:
         text += f"; the largest value beside it is {number(reason.slice_stats.max)}"
     return text
-
-
-def _place(maker: OpRecord, op: OpRecord) -> str:
-    if maker.site is None:
-        return "upstream"
-    if op.site is not None and maker.site.file != op.site.file:
-        return f"{os.path.basename(maker.site.file)}:{maker.site.line}"
-    return f"line {maker.site.line}"
 
 
 def _rounds_to_zero(op: OpRecord) -> bool:

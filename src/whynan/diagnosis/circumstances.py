@@ -29,6 +29,10 @@ CLIP = Fix(
     kind="clip_gradients",
     title="clip the gradients before each `step()`: `torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)`",
 )
+BOUNDED = Fix(
+    kind="bound_growth",
+    title="keep the values from growing round by round: fewer or smaller rounds, a bounded function such as `tanh`, or a penalty on what grows",
+)
 DRIFTED = frozenset({"overflow", "log_nonpositive", "invalid_domain", "sqrt_negative"})
 
 
@@ -50,6 +54,8 @@ def helps_around(
     rounded = "low_precision" in codes and not any(f.kind == "wider_dtype" for f in fixes)
     if rounded and op.dtype not in ("float16", "bfloat16"):
         fixes = (UNROUNDED, *fixes)  # the operation itself is wide enough
+    if codes[:1] == ["growing_values"]:
+        fixes = (BOUNDED, *fixes)
     if "autocast" in codes:
         fixes = (AUTOCAST_OFF, *fixes)
     if "exploding_gradients" not in codes or op.node is not None or op.phase != "forward":
@@ -84,6 +90,10 @@ def causes_around(evidence: Evidence, mechanism: str, culprit: Operand | None) -
     if mechanism in DRIFTED:
         yield from list(_learning_rate(evidence, culprit)) or _outgrown(evidence)
         yield from _gradients(evidence, culprit)
+    if mechanism == "overflow" and evidence.around.growth is not None:
+        grew = evidence.around.growth
+        text = f"in {grew.rounds} rounds of this line its largest operand grew from {number(grew.first)} to {number(grew.last)}"
+        yield Cause(code="growing_values", evidence=text)
 
 
 def _scaler(evidence: Evidence) -> Iterator[Cause]:

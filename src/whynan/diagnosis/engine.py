@@ -80,13 +80,24 @@ def _explain(evidence: Evidence) -> Anomaly:
         causes = causes_of(evidence, finding.mechanism, origin, culprit)
         fixes = help_of_a_setting(evidence, helps_around(origin, causes, finding.fixes))
         finding = with_root(replace(finding, causes=causes, fixes=fixes), evidence)
-    finding = in_eager_mode(finding, evidence)
+    finding = in_eager_mode(_with_change(finding, evidence), evidence)
     return Anomaly(evidence=evidence, finding=finding, chain=chain_of(evidence, finding))
+
+
+def _with_change(finding: Finding, evidence: Evidence) -> Finding:
+    """What was found in the source stands in the place of the rule's sentence for it."""
+    change, fixes = evidence.change, finding.fixes
+    if change is None:
+        return finding
+    others = tuple(fix for fix in fixes if fix.kind != change.kind)
+    return replace(finding, fixes=(change, *(others if others != fixes else fixes[1:])))
 
 
 def _named(op: OpRecord) -> OpRecord:
     names = operand_names(op)
-    inputs = tuple(replace(o, name=name) for o, name in zip(op.inputs, names, strict=True))
+    inputs = tuple(
+        replace(o, name=name or o.name) for o, name in zip(op.inputs, names, strict=True)
+    )
     return replace(op, inputs=inputs)
 
 

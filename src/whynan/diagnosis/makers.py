@@ -129,6 +129,8 @@ def divisor_is(divisor: Operand) -> str:
             return "spread"
         if maker.name in NORMS:
             return "norm"
+        if maker.name == "sub" and maker.scalar("other") == 0:
+            continue
         if maker.name in ("sub", "rsub"):
             return _difference_is(maker)
         if maker.name in ("sum", "mean"):

@@ -124,7 +124,8 @@ def _proof(fix: Fix, command: str, site: Site | None) -> str:
         return fix.evidence
     if site is not None and short_path(site.file).startswith("In["):
         return "not tested yet"  # there is no script to try it on
-    return f"not tested yet: `{f'whynan fix {command}'.strip()}` tries changes"
+    tries = "tries it" if fix.patch else "tries changes"
+    return f"not tested yet: `{f'whynan fix {command}'.strip()}` {tries}"
 
 
 def _place(site: Site) -> str:
@@ -186,11 +187,14 @@ def told_sample(sample: Sample) -> str:
     """Which sample it was, in words."""
     known = ""
     if sample.dataset_index is not None and sample.table is not None:
-        known = f", row {sample.dataset_index} of {sample.table}"
+        listed = sample.table.startswith("`")
+        known = f", {'item' if listed else 'row'} {sample.dataset_index} of {sample.table}"
     elif sample.dataset_index is not None:
         known = f", item {sample.dataset_index} of the dataset"
     known += f" ({sample.called})" if sample.called else ""
     known += f", in `{sample.column}`" if sample.column else ""
+    if sample.size == 1 and sample.table is not None:
+        return f"it was computed from{known.removeprefix(',')}"
     if sample.size == 1:
         return f"the batch is one sample{known}"
     if sample.inferred:

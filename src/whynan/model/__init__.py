@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from whynan.model.change import ADVICE, Fix
 from whynan.model.circumstances import (
     Circumstances,
     Fetch,
+    Growth,
     HistoryRow,
     Layer,
     LayerSpread,
@@ -14,12 +16,10 @@ from whynan.model.circumstances import (
 )
 from whynan.model.climb import Climb, Rung
 from whynan.model.diagnosis import (
-    ADVICE,
     Anomaly,
     Cause,
     Diagnosis,
     Finding,
-    Fix,
     Link,
     Outcome,
 )
@@ -59,6 +59,7 @@ __all__ = [
     "Fetch",
     "Finding",
     "Fix",
+    "Growth",
     "Held",
     "HistoryRow",
     "Layer",

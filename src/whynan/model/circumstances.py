@@ -93,6 +93,15 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Growth:
+    """The largest value that one line was given, from the first time in a step to the last."""
+
+    rounds: int
+    first: float
+    last: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
     """The state of the run when it failed: what causes are read from."""
 
@@ -109,4 +118,5 @@ class Circumstances:
     moved: float | None = None  # how far the last update can have moved a parameter, as a norm
     moved_lately: float | None = None  # all updates since the loss was lowest
     setting: Setting | None = None
+    growth: Growth | None = None  # where the origin's line ran again and again in its step
     loss_factor: float | None = None  # the number that the loss was multiplied by at last

@@ -7,22 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from whynan.model.change import Fix
 from whynan.model.circumstances import HistoryRow
 from whynan.model.evidence import Evidence, OpRecord, Site
 
 Outcome = Literal["clean", "anomaly", "crashed"]
-ADVICE = "advice"  # the kind of a fix that is a sentence: no change of a line mends it
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fix:
-    """A proposed change to the source, and what is known about it."""
-
-    kind: str
-    title: str
-    patch: str | None = None
-    verdict: Literal["verified", "failed", "not_tried"] = "not_tried"
-    evidence: str = "not verified: suggested by the rule; `whynan fix` tries changes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

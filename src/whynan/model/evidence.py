@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from whynan.model.change import Fix
 from whynan.model.circumstances import Circumstances
 from whynan.model.climb import Climb
 from whynan.model.material import Material
@@ -160,6 +161,7 @@ class Evidence:
     ranks: tuple[str, ...] = ()  # what the other ones have to say
     # Where it was asked for: ways to repeat the origin by itself, the most telling one first.
     materials: tuple[Material, ...] = ()
+    change: Fix | None = None  # the first that the source and the values show, not tried
 
     @property
     def is_from_worker(self) -> bool:

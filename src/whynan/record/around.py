@@ -10,7 +10,9 @@ import torch
 from torch import nn
 
 from whynan.model import Circumstances, Evidence, HistoryRow, Layer, Oddity, Sample
+from whynan.record.growing import growth_of
 from whynan.record.item_names import name_of
+from whynan.record.listed import from_a_list
 from whynan.record.modules import clean
 from whynan.record.oddities import MAX_VALUES, oddity_in
 from whynan.record.reads import value_after
@@ -52,6 +54,7 @@ def look_around(evidence: Evidence, recorder: Recorder) -> Evidence:
                 moved=_moved(history[-1:], recorder),
                 moved_lately=_moved(_since_lowest(history), recorder),
                 setting=setting_of(evidence),
+                growth=growth_of(evidence, recorder.tracer.records),
                 loss_factor=recorder.losses.factor(),
             )
     except (RuntimeError, ValueError, TypeError, NotImplementedError):
@@ -73,9 +76,13 @@ def _sample(evidence: Evidence, recorder: Recorder) -> Sample | None:
     """With what its dataset calls it, or its place in the table that it was taken from."""
     found = _guilty(evidence, recorder)
     if found is None:
-        return None
+        return None if recorder.batches.fetches else from_a_list(evidence, recorder.tracer, None)
     if found.dataset_index is None:
-        return found if recorder.batches.fetches else _in_table(found, evidence, recorder)
+        if recorder.batches.fetches:
+            return found
+        in_table = _in_table(found, evidence, recorder)
+        is_known = in_table.dataset_index is not None
+        return in_table if is_known else from_a_list(evidence, recorder.tracer, found)
     asked, _ = recorder.batches.behind(None)
     return replace(found, called=name_of(behind(asked), found.dataset_index))
 

@@ -18,7 +18,7 @@ from whynan.record.storages import MAX_COPY, is_torchs
 from whynan.seam.loading import Fetch as Loaded
 from whynan.seam.members import dataset_of, workers_of
 from whynan.seam.private import address_of, has_storage, storage_id
-from whynan.seam.reading import can_be_read
+from whynan.seam.reading import can_be_read, plain_of
 from whynan.seam.tensors import tensors_in
 from whynan.seam.versions import watch_storage
 
@@ -76,7 +76,7 @@ class Batches:
     def columns(self) -> list[tuple[str, torch.Tensor]]:
         """The tensors of the last batch, as the loader gave it, by what the program calls them."""
         found = [(name, tensor()) for name, tensor in self._columns]
-        return [(name, t) for name, t in found if t is not None and can_be_read(t)]
+        return [(name, plain_of(t)) for name, t in found if t is not None and can_be_read(t)]
 
     def owners(self) -> torch.Tensor | None:
         """Of items that were joined, as graphs are: which one each row of the batch belongs to."""
@@ -98,15 +98,16 @@ class Batches:
 
     def _keep(self, args: Any) -> None:
         """Detached: neither the graph behind an input nor the program's own object is kept alive."""
-        plain = [t for t in tensors_in(args) if type(t) is torch.Tensor and t.dim() > 0]
-        dense = [t for t in plain if t.layout is torch.strided and can_be_read(t)]
+        given = [t for t in tensors_in(args) if type(t) is not torch.nn.Parameter and t.dim() > 0]
+        plain = [plain_of(t) for t in given if can_be_read(t)]
+        dense = [t for t in plain if t.layout is torch.strided]
         self.inputs = [kept for t in dense if (kept := _kept(t)) is not None]
         self.packed = any(isinstance(arg, torch.nn.utils.rnn.PackedSequence) for arg in args)
         self._mark([] if self.packed else dense)
         if self._is_ahead:
-            given = {storage_id(t) for t in plain if has_storage(t)}
+            known = {storage_id(t) for t in plain if has_storage(t)}
             newest = reversed(self._recent)
-            self.indices = next((items for made, items in newest if given & _alive(made)), None)
+            self.indices = next((items for made, items in newest if known & _alive(made)), None)
 
     def _mark(self, tensors: list[torch.Tensor]) -> None:
         """Their rows are samples."""
@@ -161,7 +162,7 @@ def _numbers(index: Any) -> list[int] | None:
 
 def _named(batch: Any, name: str = "", depth: int = 3) -> Iterator[tuple[str, torch.Tensor]]:
     """`price` of `{"price": ...}`; what has a place only has no name."""
-    if type(batch) is torch.Tensor:
+    if isinstance(batch, torch.Tensor):
         yield name, batch
     elif isinstance(batch, Mapping) and depth:
         for key, value in batch.items():
@@ -178,8 +179,8 @@ def _alive(storages: list[Watched]) -> set[int]:
 
 def _rows_of(batch: Any, size: int) -> list[torch.Tensor]:
     """The tensors of a loader's batch that have a row for each item."""
-    found = [t for t in tensors_in(batch) if type(t) is torch.Tensor and t.dim() > 0]
-    return [t for t in found if len(t) == size and t.layout is torch.strided and can_be_read(t)]
+    found = [plain_of(t) for t in tensors_in(batch) if can_be_read(t) and t.dim() > 0]
+    return [t for t in found if len(t) == size and t.layout is torch.strided]
 
 
 def _kept(tensor: torch.Tensor) -> torch.Tensor | None:

@@ -21,7 +21,7 @@ PICKS, SELECTS = that("picks"), that("selects")
 def deciding(maker: OpRecord, operands: list[tuple[Read, Operand]]) -> tuple[Read, Operand] | None:
     """Which operand explains the maker's value; None where the explanation ends."""
     known = [(r, o) for r, o in operands if o.value is not None and o.stats is not None]
-    if not known or (maker.name == "sub" and maker.value == 0):
+    if not known or (maker.name == "sub" and maker.value == 0 and not _takes_nothing_off(maker)):
         return None
     if maker.name in PICKS:  # the value, not its position; and only if it is the same element
         return known[0] if known[0][1].value == maker.value else None
@@ -33,6 +33,11 @@ def deciding(maker: OpRecord, operands: list[tuple[Read, Operand]]) -> tuple[Rea
     if vanishing or (maker.value == 0 and known_as.reads == "product"):
         return min(known, key=lambda pair: abs(pair[1].value or 0.0))
     return max(known, key=lambda pair: abs(pair[1].value or 0.0))
+
+
+def _takes_nothing_off(maker: OpRecord) -> bool:
+    """`x - 0`, of an x that is 0: not a difference of two equal values."""
+    return maker.scalar("other") == 0 and [o.value for o in maker.inputs] == [0]
 
 
 def elements(record: Record, k: int, index: Index | None, found: list[Read]) -> list[Index | None]:

@@ -34,7 +34,7 @@ def harm_of_exception(
     """The harm behind an exception, or None when it is about something else."""
     if not complains(error):
         return None
-    chain = list(_chain(error))
+    chain = list(chain_of(error))
     text = _text(chain)
     frames = frames_of(error)
     harm = Harm(
@@ -78,7 +78,7 @@ def complains(error: BaseException) -> bool:
 def says_so(error: BaseException) -> bool:
     """Whether its own words are about a non-finite value; a program may end itself in any words."""
     is_exit = isinstance(error, SystemExit)
-    return not is_exit and bool(COMPLAINT.search(_text(list(_chain(error)))))
+    return not is_exit and bool(COMPLAINT.search(_text(list(chain_of(error)))))
 
 
 def _text(chain: list[BaseException]) -> str:
@@ -99,7 +99,7 @@ def _really_raised(tracer: Tracer) -> Record | None:
     return record
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def chain_of(error: BaseException) -> Iterator[BaseException]:
     seen: set[int] = set()
     current: BaseException | None = error
     while current is not None and id(current) not in seen:
@@ -108,7 +108,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         current = current.__cause__ or current.__context__
 
 
-def _tracebacks(trace: TracebackType | None) -> list[TracebackType]:
+def tracebacks(trace: TracebackType | None) -> list[TracebackType]:
     """Innermost first."""
     found = []
     while trace is not None:
@@ -118,7 +118,7 @@ def _tracebacks(trace: TracebackType | None) -> list[TracebackType]:
 
 
 def frames_of(error: BaseException) -> Frames | None:
-    for trace in _tracebacks(error.__traceback__):
+    for trace in tracebacks(error.__traceback__):
         if kind_of_file(trace.tb_frame.f_code.co_filename) == USER:
             return Frames(trace.tb_frame.f_code, trace.tb_lasti, None, 0, None)
     return None
@@ -126,7 +126,7 @@ def frames_of(error: BaseException) -> Frames | None:
 
 def _condition(error: BaseException) -> str:
     """What an `assert` asserts, or the innermost `if` around a `raise` or an exit asks."""
-    for trace in _tracebacks(error.__traceback__)[:1]:
+    for trace in tracebacks(error.__traceback__)[:1]:
         file, line = trace.tb_frame.f_code.co_filename, trace.tb_lineno
         kinds = (ast.Assert, ast.If) if isinstance(error, AssertionError) else ast.If
         around = [n for n in ast.walk(tree_of(file)) if isinstance(n, kinds) and _holds(n, line)]
@@ -141,7 +141,7 @@ def _holds(node: ast.Assert | ast.If, line: int) -> bool:
 
 def _local_tensors(trace: TracebackType | None) -> Iterator[torch.Tensor]:
     """Tensors in the local variables of the raising frames, innermost frame first."""
-    for step in _tracebacks(trace):
+    for step in tracebacks(trace):
         for value in list(step.tb_frame.f_locals.values()):
             yield from tensors_in(value, 2)
 

@@ -17,7 +17,16 @@ def name_of(dataset: Any, index: int) -> str | None:
     size = _size(dataset)
     if size is None or not 0 <= index < size:
         return None
-    found = [text for text in _texts(dataset, index, size) if text]
+    return _shown(_texts(dataset, index, size))
+
+
+def text_of(item: Any) -> str | None:
+    """The same of an item that the program took from a list of its own."""
+    return _shown(_in(item))
+
+
+def _shown(texts: Iterator[str]) -> str | None:
+    found = [text for text in texts if text]
     files = [text for text in found if os.sep in text or os.path.splitext(text)[1]]
     text = next(iter(files or found), None)
     if text is None:

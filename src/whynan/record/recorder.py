@@ -27,6 +27,7 @@ from whynan.record.mode import TracerMode
 from whynan.record.modules import ModuleNames
 from whynan.record.outputs import Outputs, is_for_a_loss
 from whynan.record.records import Record
+from whynan.record.refusing import harm_of_refusal
 from whynan.record.remaking import with_the_dataset
 from whynan.record.retention import clear, forget
 from whynan.record.scripts import Scripts
@@ -37,6 +38,7 @@ from whynan.record.updates import Updates
 from whynan.recording import EAGERLY
 from whynan.seam import recorded
 from whynan.seam.calls import Calls
+from whynan.seam.collector import SetAside
 from whynan.seam.loading import Fetch, Handed
 from whynan.seam.main_thread import in_main_thread
 from whynan.seam.patches import Patches
@@ -82,6 +84,7 @@ class Recorder:
         self.has_compiled = False  # the program has compiled functions; recorded, they run eagerly
         self._watcher = watcher
         self._patches = Patches()
+        self._set_aside = SetAside()
         self._mode: Any = None
         self._mode_of_importer: Any = None  # the thread that imported torch, if not the main one
         self._call: Any = None  # on its way to the main thread
@@ -113,6 +116,7 @@ class Recorder:
     def put_on(self) -> None:
         self.calls.install(self._patches)
         recorded.install(self, self._patches)
+        self._set_aside.begin(self._patches)
         if self.has_compiled:
             self.run_eagerly()
         if not self._is_asleep:
@@ -247,7 +251,8 @@ class Recorder:
     def raised(self, error: BaseException) -> Harm | None:
         """What an exception complains of."""
         self.tracer.later.settle()
-        return harm_of_exception(error, self.tracer, self.checks.is_nonfinite)
+        harm = harm_of_exception(error, self.tracer, self.checks.is_nonfinite)
+        return harm or harm_of_refusal(error, self.tracer, self.slicer.upstream)
 
     def results(self, names: Mapping[str, Any]) -> list[Harm]:
         """Single numbers that a block has made and leaves behind, such as a loss that nothing was
@@ -283,6 +288,8 @@ class Recorder:
     # ---- what it hears ------------------------------------------------------------------------
 
     def optimizer_made(self, optimizer: torch.optim.Optimizer) -> None:
+        if not self.tracer.will_train and self.tracer.active:
+            self._set_aside.now()  # the first one brings in a third of torch
         self.tracer.will_train = True
 
     def state_loaded(self, optimizer: torch.optim.Optimizer) -> None:
@@ -385,17 +392,8 @@ class Recorder:
         self.quiet(lambda: self._watcher.leaves_updated(self.losses.spoilt_leaves()))
 
     def average_spoilt(self, parameters: Sequence[torch.Tensor]) -> None:
-        """A NaN was written into weights that no gradient reaches. An infinity may be meant there."""
-
-        def look() -> None:
-            bad = [("parameter outside the optimizer", p) for p in parameters if p.isnan().any()]
-            if bad:
-                found = self.checks.bad("parameter", bad, None)
-                for harm in found:
-                    harm.is_buffer = True  # no gradient reaches it
-                self._watcher.average_spoilt(found)
-
-        self.quiet(look)
+        """A NaN was written into weights that no gradient reaches."""
+        self.quiet(lambda: self._watcher.average_spoilt(self.updates.spoilt_averages(parameters)))
 
     def operations_are_many(self) -> None:
         self.quiet(self._watcher.operations_are_many)

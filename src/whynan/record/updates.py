@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -240,3 +240,11 @@ class Updates:
             if p.grad is not None
         ]
         return self.checks.bad("gradient", named, capture(step.frame), effect=effect)
+
+    def spoilt_averages(self, parameters: Sequence[torch.Tensor]) -> list[Harm]:
+        """Weights outside the optimizer that hold a NaN; an infinity may be meant there."""
+        bad = [("parameter outside the optimizer", p) for p in parameters if p.isnan().any()]
+        found = self.checks.bad("parameter", bad, None) if bad else []
+        for harm in found:
+            harm.is_buffer = True  # no gradient reaches it
+        return found

@@ -1,1 +1,1 @@
-"""Does a change to the source help? Proposed, run in a fresh process, and judged."""
+"""What would an expert change? Proposed from the source and the recorded values; nothing is run."""

@@ -139,9 +139,14 @@ def binary(
     return None
 
 
+def is_one(node: cst.CSTNode | None) -> bool:
+    """1, `torch.ones_like(x)`."""
+    func = node.func if isinstance(node, cst.Call) else None
+    made = func.attr.value if isinstance(func, cst.Attribute) else ""
+    return number_of(node) == 1 or made in ("ones_like", "new_ones")
+
+
 def one_minus(node: cst.CSTNode | None) -> Expression | None:
     """`x` of `1 - x`."""
     difference = binary(node, cst.Subtract)
-    if difference is not None and number_of(difference.left) == 1:
-        return difference.right
-    return None
+    return difference.right if difference is not None and is_one(difference.left) else None

@@ -101,6 +101,12 @@ class Case:
         """The same anomaly beside files that were changed further."""
         return replace(self, texts=texts)
 
+    def at(self, site: Site) -> Case:
+        """The same anomaly where an equivalent text has its expression."""
+        origin = replace(self.origin, site=site)
+        evidence = replace(self.anomaly.evidence, origin=origin)
+        return replace(self, anomaly=replace(self.anomaly, evidence=evidence))
+
     def is_own(self, file: str) -> bool:
         path = os.path.realpath(file)
         return (

@@ -38,6 +38,7 @@ class Chosen:
     place: Place  # the probability from which they are chosen
     logs: tuple[Log, ...]
     others: tuple[Place, ...]  # uses that need the probability itself
+    holders: tuple[Holder, ...]  # names that they go by
 
 
 @dataclass
@@ -54,6 +55,7 @@ class Flow:
     criteria: dict[cst.CSTNode, Place] = field(default_factory=dict)  # `nn.BCELoss` to be renamed
     others: list[Place] = field(default_factory=list)
     holders: list[Holder] = field(default_factory=list)  # names that it goes by
+    functions: list[Place] = field(default_factory=list)  # that return it
     crossed: bool = False  # it left the function where it was made
     _seen: set[cst.CSTNode] = field(default_factory=set)
     _parameters: list[tuple[Place, int, str]] = field(default_factory=list)
@@ -91,6 +93,7 @@ class Flow:
         if len(returns) != 1 or not isinstance(function, cst.FunctionDef):
             raise Lost  # another branch returns something else
         self.crossed = True
+        self.functions.append(Place(source, function))
         for call in self.project.calls_of(Place(source, function)):
             assert isinstance(call.node, cst.Call)
             self.follow(call.source, call.node)
@@ -201,8 +204,9 @@ class Flow:
         if not logs or later.entropies or later.runs:
             return False
         complements = [log.place for log in later.logs if log.complement]
-        self.chosen.append(Chosen(place, logs, (*later.others, *complements)))
+        self.chosen.append(Chosen(place, logs, (*later.others, *complements), tuple(later.holders)))
         self.crossed |= later.crossed
+        self.functions += later.functions
         self._seen |= later._seen
         self._parameters += later._parameters
         return True

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import io
 import os
-import sys
 import time
 import tokenize
 from collections.abc import Iterator
 from itertools import islice
 
-from whynan.run.program import Program
-
 MAX_FILES = 300  # a larger tree is not read
 MAX_FOLDERS = 2000
-LAUNCHERS = ("torch", "accelerate", "deepspeed")
 ASIDE = frozenset({"site-packages", "__pycache__", "node_modules", "venv", "env", "build", "dist"})
 
 
@@ -27,10 +23,6 @@ class Originals:
         for path in (script, *islice(python_files(root), MAX_FILES)) if root else ():
             self.raw(path)
         self._before_the_run = frozenset(self._raw)
-
-    @classmethod
-    def of(cls, program: Program) -> Originals:
-        return cls(program_root(program), own_part(program).target)
 
     def raw(self, path: str) -> bytes | None:
         """The bytes of the file; of one beyond the limits, as they are when it is first asked for."""
@@ -80,28 +72,6 @@ def files_below(root: str, endings: tuple[str, ...]) -> Iterator[str]:
     for folder, inner, files in islice(walk, MAX_FOLDERS):
         inner[:] = sorted(d for d in inner if d not in ASIDE and not d.startswith("."))
         yield from (os.path.join(folder, f) for f in sorted(files) if f.endswith(endings))
-
-
-def own_part(program: Program) -> Program:
-    """The user's own program: where a launcher is run, what that is given to launch."""
-    module = program.is_module and program.target.split(".")[0] in LAUNCHERS
-    beside = os.path.dirname(os.path.abspath(program.target)) == os.path.dirname(sys.executable)
-    if not module and (program.is_module or not beside):
-        return program
-    scripts = [i for i, a in enumerate(program.args) if a.endswith(".py") and os.path.isfile(a)]
-    if not scripts:
-        return Program(target="", is_module=True)
-    return Program(target=program.args[scripts[0]], args=program.args[scripts[0] + 1 :])
-
-
-def program_root(program: Program) -> str:
-    """The folder whose files are the user's own: the script's, or the working directory."""
-    program = own_part(program)
-    if program.is_module:
-        return os.getcwd()
-    script = os.path.dirname(os.path.abspath(program.target))
-    here = os.getcwd()
-    return here if os.path.commonpath([script, here]) == here else script
 
 
 def _read(path: str) -> bytes | None:

@@ -1,19 +1,26 @@
-"""Names that a change made untrue: `probs` that holds logits now."""
+"""Names that a change made untrue: `probs` that holds logits now, `likelihood` that returns its logarithm."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import libcst as cst
 
+from whynan.repair.case import Case
 from whynan.repair.edit import Edit
-from whynan.repair.places import Place
+from whynan.repair.places import Lost, Place
+from whynan.repair.project import Project
 from whynan.repair.source import Source
 
 AGAIN = "__again"  # stands for the probability until its name is free
 SAYS_SO = re.compile(r"(^|_)(p|ps|prob|probs|proba|probabilities|probability)(?=$|_|\d)")
+# Of a function whose value is positive: without one of these it says nothing of what it returns.
+POSITIVE = re.compile(
+    r"(^|_)(p|ps|prob|probs|proba|probability|probabilities|exp|pdf|density|densities|likelihood|partition|evidence|mixture|marginal|odds)(?=$|_|\d)"
+)
+LOGARITHM = re.compile(r"(^|_)log|logit|nll")
 # What may be in these is left open.
 NEUTRAL = frozenset(
     {"x", "y", "z", "h", "o", "out", "output", "outputs", "pred", "preds", "prediction",
@@ -33,19 +40,41 @@ class Holder:
 def holder(place: Place) -> Holder | None:
     """Of the name at a place, unless it leaves open what it holds."""
     source, node = place.source, place.node
-    if not isinstance(node, cst.Name) or node.value.lower() in NEUTRAL or "logit" in node.value:
+    if not isinstance(node, cst.Name) or node.value.lower() in NEUTRAL:
+        return None
+    if LOGARITHM.search(node.value):
         return None
     if len(source.bindings(node.value, source.scope(node))) != 1:
         return None
     return Holder(source.path, _around(source, node), node.value)
 
 
-def told_right(source: Source, holders: list[Holder], again: Callable[[str], str]) -> Edit:
-    """The file with names that say what they hold; where the probability itself is read, it is
-    computed from the logits, under its old name."""
+def told_right(
+    case: Case,
+    texts: Mapping[str, str],
+    held: tuple[list[Holder], list[Place]],
+    word: str,
+    again: Callable[[str], str],
+) -> dict[str, str]:
+    """The files with names that say what variables hold and functions return: a `word`, "logits" or
+    "log". Where the value itself is read, it is computed from that, under its old name."""
+    holders, functions = held
+    told = dict(texts)
+    for path in {found.path for found in holders}:
+        source = case.with_texts(told).source_of(path)
+        if source is not None:
+            told[path] = _variables(source, [h for h in holders if h.path == path], word, again)
+    for function in functions:
+        told = _called_right(case.with_texts(told), function, word)
+    return told
+
+
+def _variables(
+    source: Source, holders: list[Holder], word: str, again: Callable[[str], str]
+) -> str:
     edit = Edit(source)
     for found in holders:
-        new = _new_name(source, found)
+        new = _new_name(source, found, word)
         reads = _of(source, found, found.name + AGAIN)
         for name in _of(source, found, found.name) if new is not None else ():
             edit.replace(name, new or "")
@@ -54,17 +83,67 @@ def told_right(source: Source, holders: list[Holder], again: Callable[[str], str
             _insert(edit, where, f"{found.name} = {again(new or '')}")
         for read in reads:
             edit.replace(read, found.name if where is not None else again(new or found.name))
-    return edit
+    return edit.text()
 
 
-def _new_name(source: Source, found: Holder) -> str | None:
+def _called_right(case: Case, function: Place, word: str) -> dict[str, str]:
+    """A function named for what it returned, unless its name is also said in another way."""
+    definition, texts = function.node, dict(case.texts)
+    assert isinstance(definition, cst.FunctionDef)
+    old = definition.name.value
+    if LOGARITHM.search(old) or not (SAYS_SO if word == "logits" else POSITIVE).search(old):
+        return texts
+    new, project, edits = _worded(old, word), Project(case), list[Edit]()
+    try:
+        if any(True for _ in project.mentioning(new)):
+            return texts
+        for source in project.mentioning(old):
+            names = [n for n in source.every(cst.Name) if n.value == old]
+            if not all(_is_the_function(source, n) for n in names) or _is_text(source, old):
+                return texts
+            edits.append(Edit(source))
+            for name in names:
+                edits[-1].replace(name, new)
+    except Lost:
+        return texts
+    defined = [n for e in edits for n in e.source.every(cst.FunctionDef) if n.name.value == old]
+    return {**texts, **{e.source.path: e.text() for e in edits if len(defined) == 1}}
+
+
+def _is_the_function(source: Source, name: cst.Name) -> bool:
+    """Where it is defined, imported or called."""
+    above = source.parent(name)
+    if isinstance(above, cst.Attribute) and above.attr is name:
+        name, above = above, source.parent(above)  # type: ignore[assignment]  # whose name it is
+    if isinstance(above, cst.ImportAlias):
+        return above.asname is None
+    called = isinstance(above, cst.Call) and above.func is name
+    return called or (isinstance(above, cst.FunctionDef) and above.name is name)
+
+
+def _is_text(source: Source, word: str) -> bool:
+    return any(source.code(t).strip("\"'") == word for t in source.every(cst.SimpleString))
+
+
+def _worded(name: str, word: str) -> str:
+    """`probs` as `logits` or `log_probs`."""
+    if word == "log":
+        new = SAYS_SO.sub(lambda m: f"{m[1]}log_{m[2]}", name, count=1)
+        return new if new != name else f"log_{name}"
+    new = SAYS_SO.sub(lambda m: f"{m[1]}{word}", name, count=1)
+    return new if new != name else f"{name}_{word}"
+
+
+def _new_name(source: Source, found: Holder, word: str) -> str | None:
     """If it is free, and nobody outside spells the old one."""
-    new = SAYS_SO.sub(lambda m: f"{m[1]}logits", found.name, count=1)
-    new = new if new != found.name else f"{found.name}_logits"
+    new = _worded(found.name, word)
+    if word == "log" and not POSITIVE.search(found.name):
+        return None  # it says neither
     every = [n for n in source.every(cst.Name) if n.value == found.name]
     variables = [n for n in every if _is_variable(source, n)]
     own = _of(source, found, found.name)
-    taken = {n.value for n in source.every(cst.Name)}
+    seen = (n for n in source.every(cst.Name) if _around(source, n)[: len(found.function)] == found.function or not _around(source, n))  # fmt: skip
+    taken = {n.value for n in seen}
     spelled = {source.code(a.keyword) for a in source.every(cst.Arg) if a.keyword}
     if new in taken or (found.function and found.name in spelled):
         return None

@@ -6,7 +6,7 @@ import math
 import os
 
 from whynan.model import number
-from whynan.ops.table import that
+from whynan.ops.table import row, that
 from whynan.repair.case import Case
 from whynan.repair.rewrites.kernels import underflowed_kernel
 from whynan.repair.rewrites.masks import MASKED, draws
@@ -196,7 +196,22 @@ def _odd_data(case: Case) -> str | None:
     )
 
 
+def _equal_values(case: Case) -> str | None:
+    """Vectors that belong to equal values: any rotation of them would do."""
+    kind = row(case.forward_op).name
+    if case.mechanism != "gradient_singularity" or kind not in ("svd", "eigh"):
+        return None
+    values = "singular values" if kind == "svd" else "eigenvalues"
+    return (
+        f"equal {values} have no vectors of their own, and the gradient divides by their distance, 0. "
+        "Use a form that asks for no vectors: two columns made orthonormal one after the other (a "
+        "rotation), a Cholesky factor (whitening, a covariance), the values alone. Noise on the matrix "
+        "leaves gradients of 1 over its size"
+    )
+
+
 ATTEMPTS = (
+    _equal_values,
     _nothing_to_draw,
     _indefinite,
     _empty,

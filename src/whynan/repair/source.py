@@ -77,6 +77,9 @@ class Source:
         where = self._ranges[node]
         return where.start.line, where.start.column
 
+    def span(self, node: cst.CSTNode) -> tuple[tuple[int, int], tuple[int, int]]:
+        return self._span(self._ranges[node])
+
     def line(self, node: cst.CSTNode) -> int:
         return self._ranges[node].start.line
 

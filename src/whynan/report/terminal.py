@@ -13,11 +13,14 @@ from rich.text import Text
 
 from whynan.explain.snippet import Row
 from whynan.explain.story import Story
+from whynan.report.remedy import patch_rows
 from whynan.report.window import windowed
+from whynan.source.quotes import short_path
 from whynan.voice import visible
 
 WIDTH = 80
 NARROWEST, WIDEST = 60, 140
+PATCH = 16  # lines of a change that was not tried
 STYLES = {
     "observed": "cyan", "where": "dim", "inferred": "yellow", "unknown": "magenta", "path": "cyan",
 }  # fmt: skip
@@ -75,6 +78,10 @@ def _draw_change(story: Story, gutter: int, width: int) -> list[Text]:
     if not story.fixes:
         return []
     lines = _labelled("help: ", story.fixes[0].title, "bold green", width)
+    rows = patch_rows(story.fixes[0].patch or "", short_path(story.file) if story.file else None)
+    lines += [Text(text, style=style) for text, style in rows[:PATCH]]
+    if len(rows) > PATCH:
+        lines.append(Text(f"{' ' * gutter} ...", style="dim"))
     if story.proof:
         lines += _labelled(f"{' ' * gutter} = ", story.proof, "dim", width)
     return lines

@@ -143,12 +143,14 @@ class _Block:
     def __init__(
         self, policy: Policy, capsule: Path | None, tell: Callable[[Diagnosis], None] | None
     ) -> None:
+        from whynan.repair.first import FirstChanges
         from whynan.watching.plan import LIVE_STEPS, Plan
         from whynan.watching.watch import Watch
 
         self.result = Watching()
         self.watch = Watch(Plan(policy=policy, live_steps=LIVE_STEPS), self)
         self.board: LiveBoard | None = None
+        self._changes = FirstChanges()
         self._policy, self._capsule, self._tell = policy, capsule, tell
 
     def found(self, evidence: Evidence, how: How) -> None:
@@ -177,6 +179,7 @@ class _Block:
 
     def _conclude(self, recording: Recording, how: str) -> None:
         first = self.result.diagnosis is None
+        recording = self._changes.beside(recording)
         found = replace(diagnose(recording), mode="auto", reproduced=how)
         self.result.diagnosis = found
         if self.board is not None:
@@ -304,4 +307,8 @@ def diagnose_trace(recording: Trace | Recording) -> Diagnosis:
         raise UsageError(
             f"whynan.diagnose takes what `with whynan.trace() as recording` gave, not {_told(recording)}"
         )
-    return diagnose(recording.recording if isinstance(recording, Trace) else recording)
+    if isinstance(recording, Recording):
+        return diagnose(recording)
+    from whynan.repair.first import FirstChanges
+
+    return diagnose(FirstChanges().beside(recording.recording))

@@ -24,6 +24,7 @@ from whynan.errors import UsageError
 from whynan.seam.paths import OPERATORS
 from whynan.secrets import without_secrets
 
+LAUNCHERS = ("torch", "accelerate", "deepspeed")
 _own_root = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
@@ -40,6 +41,28 @@ class Program:
         """As it is typed after `whynan run`, without what looks like a secret."""
         given = [*["-m"] * self.is_module, self.target, *self.args]
         return shlex.join(without_secrets(given))
+
+
+def own_part(program: Program) -> Program:
+    """The user's own program: where a launcher is run, what that is given to launch."""
+    module = program.is_module and program.target.split(".")[0] in LAUNCHERS
+    beside = os.path.dirname(os.path.abspath(program.target)) == os.path.dirname(sys.executable)
+    if not module and (program.is_module or not beside):
+        return program
+    scripts = [i for i, a in enumerate(program.args) if a.endswith(".py") and os.path.isfile(a)]
+    if not scripts:
+        return Program(target="", is_module=True)
+    return Program(target=program.args[scripts[0]], args=program.args[scripts[0] + 1 :])
+
+
+def program_root(program: Program) -> str:
+    """The folder whose files are the user's own: the script's, or the working directory."""
+    program = own_part(program)
+    if program.is_module:
+        return os.getcwd()
+    script = os.path.dirname(os.path.abspath(program.target))
+    here = os.getcwd()
+    return here if os.path.commonpath([script, here]) == here else script
 
 
 @contextmanager

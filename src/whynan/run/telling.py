@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from whynan import voice
 from whynan.diagnosis.engine import diagnose
@@ -11,7 +12,10 @@ from whynan.model import Diagnosis, Evidence, Outcome
 from whynan.recording import Recording
 from whynan.run.circumstances import Circumstances
 from whynan.run.outputs import Outputs, RunOptions
-from whynan.run.program import Program
+from whynan.run.program import Program, program_root
+
+if TYPE_CHECKING:
+    from whynan.repair.first import FirstChanges
 
 
 class Telling:
@@ -25,11 +29,12 @@ class Telling:
         self._program = program
         self._circumstances = Circumstances(f"whynan run {program.typed}")
         self._options = options
+        self._changes: FirstChanges | None = None
         self._shown = 0
 
     def show(self, *, fixes_follow: bool) -> None:
         """The anomalies that were not shown yet. What nobody could read counts for nothing."""
-        new = self.recording.evidence[self._shown :]
+        new = self._with_changes().evidence[self._shown :]
         if not new or self.is_silent or not self._options.is_shown:
             return
         if voice.report(self._drawn(new, fixes_follow)):
@@ -49,7 +54,7 @@ class Telling:
             return in_short(new, error)
 
     def diagnosis(self, outcome: Outcome) -> Diagnosis:
-        result = diagnose(self.recording, script=self._program.target, outcome=outcome)
+        result = diagnose(self._with_changes(), script=self._program.target, outcome=outcome)
         unsaid = voice.unsaid()
         return replace(
             result,
@@ -67,4 +72,14 @@ class Telling:
         except Exception as error:
             voice.say(f"nothing could be written: {error!r}")
             return
-        self.outputs.write(diagnosis, self.recording, is_last=is_last)
+        self.outputs.write(diagnosis, self._with_changes(), is_last=is_last)
+
+    def _with_changes(self) -> Recording:
+        """What is known, each harm with the change that the source shows for it."""
+        if not self._options.is_shown or not self.recording.evidence or self.is_silent:
+            return self.recording
+        if self._changes is None:
+            from whynan.repair.first import FirstChanges
+
+            self._changes = FirstChanges(program_root(self._program))
+        return self._changes.beside(self.recording)

@@ -35,6 +35,14 @@ def local_of(x: torch.Tensor) -> torch.Tensor:
     return part if isinstance(part, torch.Tensor) else x
 
 
+def plain_of(x: torch.Tensor) -> torch.Tensor:
+    """The same values as a tensor of torch's own: a subclass of a library is not asked."""
+    if type(x) in _ORDINARY:
+        return x
+    with subclass_functions_off():
+        return x.as_subclass(torch.Tensor)
+
+
 def readable(x: torch.Tensor) -> torch.Tensor | None:
     """What this process can read of a tensor, detached; None where there is nothing to be read."""
     x = local_of(x)

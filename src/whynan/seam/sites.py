@@ -104,6 +104,8 @@ def capture(frame: FrameType | None, stop: CodeType | None = None) -> Frames | N
         kind = _kinds.get(code.co_filename)
         if kind is None:
             kind = kind_of_file(code.co_filename)
+        if kind == THIRD_PARTY and code.co_name == "__torch_function__":
+            kind = LIBRARY  # a subclass that hands on what was called
         if kind > LIBRARY:
             if kind == USER:
                 return Frames(code, frame.f_lasti, None, 0, inside)
@@ -116,7 +118,7 @@ def capture(frame: FrameType | None, stop: CodeType | None = None) -> Frames | N
             return Frames(code, frame.f_lasti, outer.f_code, outer.f_lasti, inside)
         if code is stop:
             return None
-        if kind == LIBRARY:
+        if kind == LIBRARY and code.co_name != "__torch_function__":
             inside = code
         frame = frame.f_back
     return None
@@ -155,3 +157,14 @@ def site_of(frames: Frames) -> Site:
     from dataclasses import replace
 
     return replace(site, caller=site_at(frames.user_code, frames.user_lasti))
+
+
+def own_files() -> Iterator[str]:
+    """Those that the program is made of, as far as they were imported."""
+    seen = set()
+    for module in [*sys.modules.values()]:
+        file = getattr(module, "__dict__", {}).get("__file__")
+        if isinstance(file, str) and file not in seen and file.endswith(".py"):
+            seen.add(file)
+            if kind_of_file(file) == USER:
+                yield file

@@ -12,10 +12,11 @@ import ast
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from whynan.model import Site
+from whynan.model import OpRecord, Site
+from whynan.ops.table import row
 from whynan.source.names import names_of
 from whynan.source.positions import node_at
 from whynan.source.trees import last_word, tree_of
@@ -25,6 +26,13 @@ MAX_FILES = 60
 MAX_BYTES = 200_000
 ENDINGS = (".yaml", ".yml", ".json", ".toml")
 COMMON = frozenset({"self", "x", "n", "i", "k", "a", "b", "cls", "torch", "config", "args", "math"})
+UNTOLD = frozenset({"self", "other", "value", "exponent"})  # what torch calls anything
+COMPUTING = (ast.BinOp, ast.Call, ast.IfExp, ast.UnaryOp)
+NEAR = 3  # operations before the origin
+SMALL = 1e-3
+LARGE = 1e4
+SCALING = ("div", "mul")
+GUARDS = ("other", "eps", "min", "value", "alpha")
 _LINE = r"^\s*[\"']?{name}[\"']?\s*[:=]\s*[\"']?(?P<value>[-+.\w]+)"
 
 
@@ -38,7 +46,7 @@ class Written:
     text: str
 
 
-def setting_behind(site: Site, roles: Iterable[str], value: float, files: Iterable[str], folders: Iterable[str]) -> Written | None:  # fmt: skip
+def setting_behind(site: Site, roles: Sequence[str], value: float, files: Iterable[str], folders: Iterable[str]) -> Written | None:  # fmt: skip
     """Where the user set the number that an operation was given at a place of the source."""
     names = _names(site, roles)
     found = {(w.file, w.line): w for name in names for w in _written(name, value, files, folders)}
@@ -46,11 +54,50 @@ def setting_behind(site: Site, roles: Iterable[str], value: float, files: Iterab
     return own[0] if len(own) == 1 else None
 
 
-def _names(site: Site, roles: Iterable[str]) -> list[str]:
+def computed_behind(site: Site, roles: Sequence[str], files: Iterable[str]) -> Iterator[tuple[str, str, ast.expr]]:  # fmt: skip
+    """Where the user gives one of its names what is computed: (name, file, expression)."""
+    for file in [*files][:MAX_FILES]:
+        tree = tree_of(file)
+        for name in _names(site, roles):
+            for _, written in _in_python(tree, name):
+                if isinstance(written, COMPUTING) and _number(written) is None:
+                    yield name, file, written
+
+
+def odd_numbers(origin: OpRecord) -> Iterator[tuple[OpRecord, str, float]]:
+    """Those that can be to blame: of the origin, and what was to keep its operands away from 0."""
+    for name, given in origin.scalars.items():
+        if isinstance(given, float | int) and not isinstance(given, bool) and _is_odd(name, given):
+            yield origin, name, float(given)
+    if origin.derived and origin.name == "pow":  # x ** n, whose slope is n * x ** (n - 1)
+        exponent = origin.scalar("exponent")
+        if exponent is not None and -1 < exponent < 0:
+            yield origin, "exponent", exponent + 1
+    told = origin.operand(row(origin.name).of)  # a divisor before what it divides
+    others = [operand for operand in origin.inputs if operand is not told]
+    for operand in (*([told] if told is not None else []), *others):
+        for op in operand.upstream[:NEAR]:
+            if "compares" in row(op.name).does:  # `ids == PAD` marks entries, and scales nothing
+                continue
+            for name, given in op.scalars.items():
+                if not isinstance(given, float | int) or isinstance(given, bool):
+                    continue
+                scales = op.name in SCALING and _is_odd(name, given)
+                if scales or (given == 0 and name in GUARDS and op.name not in ("pow", "mul")):
+                    yield op, name, float(given)
+
+
+def _is_odd(name: str, value: float) -> bool:
+    if value == 0:
+        return name in GUARDS
+    return not SMALL <= abs(value) <= LARGE and not math.isnan(value)
+
+
+def _names(site: Site, roles: Sequence[str]) -> list[str]:
     """What the number may be called, from the operation outwards."""
     node, tree = node_at(site), tree_of(site.file)
-    words = dict.fromkeys(r for r in roles if len(r) > 2 and r not in ("self", "other", "value"))
-    waiting = _mentioned([node]) if node is not None else []
+    words = dict.fromkeys(r for r in roles if len(r) > 2 and r not in UNTOLD)
+    waiting = _mentioned([_given_as(node, roles)]) if node is not None else []
     seen: set[tuple[type[Word], str]] = set()  # a name may be given what is made of itself
     for part in waiting:
         word = _word(part)
@@ -63,6 +110,12 @@ def _names(site: Site, roles: Iterable[str]) -> list[str]:
         elif isinstance(part, ast.Name):
             waiting += _given(tree, part)
     return [*words]
+
+
+def _given_as(node: ast.expr, roles: Sequence[str]) -> ast.expr:
+    """Of a quotient or a power, only what the number can be: the divisor, the exponent."""
+    one_sided = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div | ast.Pow)
+    return node.right if one_sided and set(roles) <= {"other", "exponent"} else node  # type: ignore[attr-defined] # it has sides
 
 
 Word = ast.Attribute | ast.Name | ast.Subscript

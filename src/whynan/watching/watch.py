@@ -15,6 +15,7 @@ from whynan.harm.ledger import Ledger, Sign
 from whynan.model import Evidence
 from whynan.record.compiled import Ladder
 from whynan.record.recorder import Recorder
+from whynan.record.refusing import harm_of_refusal
 from whynan.recording import Recording
 from whynan.seam.events import Decision, Events
 from whynan.seam.loading import Fetch
@@ -220,8 +221,19 @@ class Watch:
 
     def tell_exception(self, sign: Sign, error: BaseException) -> None:
         """Whose frames are still there."""
-        found = None if self.told.has_begun else Body(self).of_error(error)
-        self.tell(sign if found is None else replace(sign, proof=Explained(*found)))
+        if self.told.has_begun:
+            return
+        found = Body(self).of_error(error)
+        proof = self._refused_parameter(error) if found is None else Explained(*found)
+        self.tell(sign if proof is None else replace(sign, proof=proof))
+
+    def _refused_parameter(self, error: BaseException) -> Explained | None:
+        """That needs no recording: no operation made it since its last update."""
+        recorder = self.recorder
+        harm = harm_of_refusal(error, recorder.tracer, recorder.slicer.upstream)
+        evidence = recorder.explain(harm) if harm is not None else None
+        trained = evidence is not None and evidence.origin.inputs[0].source is not None
+        return Explained(evidence, "live") if evidence is not None and trained else None
 
     def can_rewind(self, sign: Sign) -> bool:
         skips = self.plan.policy == "skip"

@@ -122,7 +122,7 @@ def _exact_forms(forward: Op, point: Operand | None) -> tuple[Fix, ...]:
 def _fixes(forward: Op, point: Operand | None) -> tuple[Fix, ...]:
     select = double_where(forward.name)
     if forward.name in ("svd", "eigh"):
-        return (Fix(kind="separate_values", title="repeated singular or eigenvalues have no unique vectors: add a little noise, or use only the values"),)  # fmt: skip
+        return (Fix(kind="without_vectors", title="equal singular values or eigenvalues have no vectors of their own: use a form that asks for none"),)  # fmt: skip
     if forward.name == "pow":
         return (
             Fix(kind="clamp_argument", title="clamp the base at a small positive value"),

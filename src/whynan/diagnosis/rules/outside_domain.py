@@ -20,18 +20,24 @@ When it is fine
 
 from __future__ import annotations
 
+from whynan.diagnosis.given import REFUSED
 from whynan.diagnosis.naming import short_call
 from whynan.diagnosis.registry import rule
-from whynan.diagnosis.words import called, origin_label, subject
+from whynan.diagnosis.words import at, called, origin_label, subject
 from whynan.model import Evidence, Finding, Fix, OpRecord, number
 from whynan.ops.op import Domain
-from whynan.ops.table import row
+from whynan.ops.table import failing, row
 
 POWERS = frozenset(row("pow").spellings)
 
 
-@rule("N014", "outside-domain", "invalid_domain", kinds=("operation", "raised"))
+@rule(
+    "N014", "outside-domain", "invalid_domain", kinds=("operation", "raised"),
+    ops={*failing("invalid_domain"), REFUSED},
+)  # fmt: skip
 def outside_domain(op: OpRecord, evidence: Evidence) -> Finding | None:
+    if op.op == REFUSED:
+        return _refused(op, evidence)
     x = op.operand("self")
     if op.derived or x is None:
         return None
@@ -70,6 +76,29 @@ def _beyond(domain: Domain, x: float) -> str:
     """With as many digits as show that it is outside."""
     digits = (number(x), *(f"{x:.{n}g}" for n in range(5, 18)))
     return next((text for text in digits if float(text) not in domain), number(x))
+
+
+def _refused(op: OpRecord, evidence: Evidence) -> Finding:
+    """By a distribution, which says itself what it needs."""
+    x, needs, given = op.inputs[0], op.scalars.get("needs"), op.scalars.get("given")
+    what = called(x, f"a {x.role}")
+    facts = [f"{what} is {x.value:.9g}{at(x.index)}; it must be {needs}"]
+    facts += [f"{what} comes from {given}"] if given else []
+    title = f"keep it {needs} where it is computed, with `softplus` or `exp`"
+    if (x.source or "").startswith("parameter"):
+        title = f"train what cannot leave: a parameter without bounds, of which `softplus` or `exp` makes the {x.role}"
+        title += (
+            "; in Pyro, `pyro.param(..., constraint=constraints.positive)`"
+            if "pyro." in str(given)
+            else ""
+        )
+    return Finding(
+        headline=f"{subject(evidence)} because `{op.scalars.get('by')}` was given {what} = {number(x.value)}, which must be {needs}",
+        observed=tuple(facts),
+        label="origin: refused here",
+        culprit=0,
+        fixes=(Fix(kind="bound_parameter", title=title),),
+    )  # fmt: skip
 
 
 def _negative_probability(op: OpRecord, evidence: Evidence) -> Finding:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from whynan import voice
+from whynan.model import Anomaly
 from whynan.repair.case import Candidate, Case
 from whynan.repair.rewrites import (
     across,
@@ -26,6 +27,7 @@ from whynan.repair.rewrites import (
     masks,
     matrices,
     moments,
+    moved,
     noise,
     options,
     outliers,
@@ -44,7 +46,7 @@ from whynan.repair.rewrites import (
 )
 
 FAMILIES = (
-    marked, entropy, noise, squashed, products, moments, existing, options, schedules, logarithms, across, running_sums, corrections, iterations, ceilings, exponentials, log_space, roots, selection, plain, division, domain, clamps, learnt, masks, matrices, precision, switches, spreads, gaps, reading, outliers, data,
+    marked, entropy, noise, squashed, products, moments, existing, options, schedules, logarithms, across, moved, running_sums, corrections, iterations, ceilings, exponentials, log_space, roots, selection, plain, division, domain, clamps, learnt, masks, matrices, precision, switches, spreads, gaps, reading, outliers, data,
     features,
     training,
 )  # fmt: skip
@@ -69,7 +71,7 @@ def propose(case: Case) -> list[Candidate]:
         else FAMILIES
     ):
         try:
-            found += family.propose(case)
+            found += (moved.handed_over(case, candidate) for candidate in family.propose(case))
         except Exception as error:  # one family's fault must not cost the user the others
             name = family.__name__.rsplit(".", 1)[-1]
             voice.say(f"stepped over {name}, which failed: {error!r}")
@@ -79,12 +81,16 @@ def propose(case: Case) -> list[Candidate]:
     return sorted(unique.values(), key=lambda c: _rank(c, case))
 
 
+def answers_cause(candidate: Candidate, anomaly: Anomaly) -> bool:
+    """Whether it mends what the findings name as the cause, and not only the line that failed."""
+    causes = {cause.code for cause in anomaly.finding.causes[:1]}
+    return bool(causes & REMEDIES.get(candidate.kind, set()))
+
+
 def _rank(candidate: Candidate, case: Case) -> float:
     """By tier; but where the learning rate is the cause, a guard would only hide it, and where the data
     was never scaled, a rate that bears it would be far too low for the rest."""
     causes = {cause.code for cause in case.anomaly.finding.causes[:1]}
-    if candidate.kind in REMEDIES and causes & REMEDIES[candidate.kind]:
-        return 0.5
     if candidate.kind == "standardise" and causes & REMEDIES["lower_lr"]:
         return 0.4
-    return float(candidate.tier)
+    return 0.5 if answers_cause(candidate, case.anomaly) else float(candidate.tier)

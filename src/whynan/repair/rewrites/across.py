@@ -22,6 +22,7 @@ from whynan.repair.project import Project
 from whynan.repair.renames import AGAIN, holder, told_right
 from whynan.repair.rewrites import entropy, logarithms
 from whynan.repair.rewrites.entropy import BCE_TITLE, binary_entropy, with_logits
+from whynan.repair.rewrites.log_space import below_view
 from whynan.repair.source import Expression, Source
 
 MODULES = {"_softmax": "Softmax", "sigmoid": "Sigmoid"}
@@ -31,33 +32,38 @@ MODULES = {"_softmax": "Softmax", "sigmoid": "Sigmoid"}
 class Producer:
     """Where the probability is made: an expression, or the last module of a Sequential."""
 
-    op: OpRecord
+    name: str  # softmax or sigmoid
+    dim: str | None  # as written or recorded
+    axes: int | None  # of the logits, where that was recorded
     removed: tuple[Source, Expression, str]  # what is written instead
     values: tuple[Place, ...]  # the expressions that have the probability
 
     def again(self, logits: str) -> str:
         """The probability itself, where something else needs it."""
-        if self.op.name == "sigmoid":
+        if self.name == "sigmoid":
             return f"torch.sigmoid({logits})"
-        return f"torch.softmax({logits}, dim={self.op.scalars.get('dim')})"
+        return f"torch.softmax({logits}, dim={self.dim})"
 
 
 def propose(case: Case) -> Iterator[Candidate]:
     project = Project(case)
+    home = project.source(case.site.file) if case.site is not None else None
+    failed = home.expression_at(case.site) if home is not None and case.site is not None else None
+    log = fn(home, failed) if home is not None else None
     try:
         producer = _producer(case, project)
+        if producer is None and log is not None and home is not None and log.name == "log":
+            producer = _written(project, home, log.operand)
         flow = _followed(producer, project) if producer is not None else None
     except Lost:
         return
-    home = project.source(case.site.file) if case.site is not None else None
-    failed = home.expression_at(case.site) if home is not None and case.site is not None else None
     if producer is None or flow is None or failed is None:
         return
     losses = [*flow.entropies, *flow.runs]
     if failed in [place.node for place in losses]:
         yield from _changed(case, producer, flow, "bce_with_logits")
     elif failed in _logarithms(flow) and (flow.crossed or not _is_seen_at_once(case)):
-        if producer.op.name == "sigmoid":
+        if producer.name == "sigmoid":
             yield from _changed(case, producer, flow, "bce_with_logits")
             yield from _changed(case, producer, flow, "logsigmoid")
         else:
@@ -94,9 +100,37 @@ def _producer(case: Case, project: Project) -> Producer | None:
     if call is not None and call.name == op.name.strip("_"):
         if call.argument(9, "dtype") is not None or call.inplace:
             return None
-        removed = (source, node, source.code(call.operand))
-        return Producer(op, removed, (Place(source, node),))
+        return _recorded(op, (source, node, source.code(call.operand)), (Place(source, node),))
     return _module(op, source, node, project)
+
+
+def _recorded(op: OpRecord, removed: tuple[Source, Expression, str], values: tuple[Place, ...]) -> Producer:  # fmt: skip
+    stats = op.inputs[0].stats if op.inputs else None
+    return Producer(
+        name=op.name.strip("_"),
+        dim=str(op.scalars.get("dim")),
+        axes=len(stats.shape) if stats is not None else None,
+        removed=removed,
+        values=values,
+    )
+
+
+def _written(project: Project, source: Source, node: Expression, depth: int = 6) -> Producer | None:
+    """Where the text shows it: through variables, choices of elements and the user's own functions."""
+    call, below = fn(source, node), below_view(source, node)
+    if call is not None and call.name == "softmax" and not call.inplace and len(call.rest) == 1:
+        dim = call.argument(0, "dim")
+        removed = (source, node, source.code(call.operand))
+        text = source.code(dim) if dim is not None else ""
+        return Producer("softmax", text, None, removed, (Place(source, node),)) if text else None
+    inner = below if below is not None else source.value_of(node)
+    if isinstance(node, cst.Call) and inner is None:
+        found = project.function(source, node.func)
+        function = found[0] if found is not None else None
+        source = function.source if function is not None else source
+        returns = source.every(cst.Return, function.node) if function is not None else []
+        inner = returns[0].value if len(returns) == 1 else None
+    return _written(project, source, inner, depth - 1) if inner is not None and depth else None
 
 
 def _module(op: OpRecord, source: Source, node: cst.Call, project: Project) -> Producer | None:
@@ -114,10 +148,10 @@ def _module(op: OpRecord, source: Source, node: cst.Call, project: Project) -> P
             continue
         if isinstance(above, cst.Arg) and _ends_with(made.source, whole, above):
             removed = (made.source, whole, _without_last(made.source, whole))
-            return Producer(op, removed, tuple(runs))
+            return _recorded(op, removed, tuple(runs))
         if whole is made.node and len(node.args) == 1:
             removed = (source, node, source.code(node.args[0].value))
-            return Producer(op, removed, (Place(source, node),))
+            return _recorded(op, removed, (Place(source, node),))
     return None
 
 
@@ -155,7 +189,7 @@ def _followed(producer: Producer, project: Project) -> Flow:
     """Functions that other calls give something else are not entered."""
     closed: frozenset[cst.CSTNode] = frozenset()
     while True:
-        flow = Flow(project, producer.op.name == "sigmoid", closed)
+        flow = Flow(project, producer.name == "sigmoid", closed)
         flow.crossed = (
             len(producer.values) > 1 or producer.removed[1] is not producer.values[0].node
         )
@@ -223,14 +257,12 @@ def _again(producer: Producer, flow: Flow, place: Place) -> str:
 
 
 def _with_true_names(case: Case, candidate: Candidate, flow: Flow, producer: Producer) -> Candidate:
-    """What held a probability and holds logits now is called so."""
-    texts = dict(candidate.texts)
-    for path in {held.path for held in flow.holders}:
-        source = case.with_texts(texts).source_of(path)
-        if source is not None:
-            held = [h for h in flow.holders if h.path == path]
-            texts[path] = told_right(source, held, producer.again).text()
-    return replace(candidate, texts=texts)
+    """What held or returned a probability, and logits now, is called so."""
+    texts = told_right(
+        case, candidate.texts, (flow.holders, flow.functions), "logits", producer.again
+    )
+    logs = [held for chosen in flow.chosen for held in chosen.holders]
+    return replace(candidate, texts=told_right(case, texts, (logs, []), "log", producer.again))
 
 
 TITLES = {
@@ -245,15 +277,15 @@ def _in_log_space(log: Log, producer: Producer, kind: str) -> tuple[Expression, 
     source, node = log.place.source, log.place.node
     assert isinstance(node, Expression)
     logits = source.code(node)
-    if producer.op.name == "sigmoid":
+    if producer.name == "sigmoid":
         whole = binary_entropy(source, log.call) if kind == "bce_with_logits" else None
         if whole is not None:
             return whole[0], with_logits(source, logits, whole[2], whole[3]), True
         sign = f"-{source.receiver(node)}" if log.complement else logits
         return log.call.node, f"{source.functional()}.logsigmoid({sign})", False
-    dim = producer.op.scalars.get("dim")
+    dim = producer.dim
     loss = _likelihood(source, log) if kind == "cross_entropy" else None
-    if loss is not None and _is_class_axis(producer.op):
+    if loss is not None and _is_class_axis(producer):
         return loss.node, loss.rebuilt("cross_entropy", logits), True
     text = f"torch.log_softmax({logits}, dim={dim})"
     if log.call.operand is not node:
@@ -263,7 +295,7 @@ def _in_log_space(log: Log, producer: Producer, kind: str) -> tuple[Expression, 
 
 def _chosen_in_log_space(chosen: Chosen, producer: Producer) -> Iterator[tuple[Place, str]]:
     """Chosen from the logarithms: the function `log` goes, another use takes the exponential."""
-    dim = producer.op.scalars.get("dim")
+    dim = producer.dim
     place = chosen.place
     yield place, f"torch.log_softmax({place.source.code(place.node)}, dim={dim})"
     for log in chosen.logs:
@@ -282,7 +314,6 @@ def _likelihood(source: Source, log: Log) -> Fn | None:
     return outer if log.call.operand is log.place.node else None
 
 
-def _is_class_axis(op: OpRecord) -> bool:
+def _is_class_axis(producer: Producer) -> bool:
     """`cross_entropy` takes the softmax over axis 1."""
-    dim, stats = op.scalars.get("dim"), op.inputs[0].stats if op.inputs else None
-    return dim == 1 or (dim == -1 and stats is not None and len(stats.shape) == 2)
+    return producer.dim == "1" or (producer.dim == "-1" and producer.axes == 2)

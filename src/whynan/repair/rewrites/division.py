@@ -15,6 +15,7 @@ from whynan.repair.rewrites.corrections import counted
 from whynan.repair.rewrites.data import nan_aware
 from whynan.repair.rewrites.kernels import underflowed_kernel
 from whynan.repair.rewrites.plain import is_plain
+from whynan.repair.rewrites.roots import squared
 from whynan.repair.source import Expression, Source
 
 NORMS = row("norm").spellings
@@ -43,6 +44,7 @@ def propose(case: Case) -> Iterator[Candidate]:
         if chosen:
             return  # a floor would make up a huge error
         yield from _normalized(case, source, quotient)
+        yield from _cosine(case, source, quotient)
     yield from _counted(case, source, divisor)
     if quotient is not None:
         yield from _smoothed(case, source, quotient)
@@ -127,6 +129,54 @@ def _normalized(case: Case, source: Source, quotient: cst.BinaryOperation) -> It
     title = "use `F.normalize`, which leaves a zero vector at 0"
     edit = Edit(source).replace(quotient, text)
     yield from case.change(edit, "normalize", title, Tier.EXACT)
+
+
+def _cosine(case: Case, source: Source, quotient: cst.BinaryOperation) -> Iterator[Candidate]:
+    """(a * b).sum(dim) / (a.norm(dim=dim) * b.norm(dim=dim)) is F.cosine_similarity(a, b, dim)."""
+    lengths = binary(quotient.right, cst.Multiply) or binary(source.definition(quotient.right), cst.Multiply)  # fmt: skip
+    dot = _dot(source, quotient.left)
+    found = [_length(source, side) for side in (lengths.left, lengths.right)] if lengths else []
+    if dot is None or sorted(found, key=str) != sorted([(x, dot[2]) for x in dot[:2]]):
+        return
+    text = f"{source.functional()}.cosine_similarity({dot[0]}, {dot[1]}, dim={dot[2]})"
+    title = "use `F.cosine_similarity`, for which a zero vector is similar to nothing"
+    seen = (quotient.left, quotient.right, *((lengths.left, lengths.right) if lengths else ()))
+    edit = Edit(source).replace(quotient, text).inline(filter(None, map(source.definition, seen)))
+    yield from case.change(edit, "cosine_similarity", title, Tier.EXACT)
+
+
+def _dot(source: Source, node: Expression) -> tuple[str, str, str] | None:
+    """a, b and the axis."""
+    node = source.definition(node) or node
+    total = fn(source, node)
+    if total is None:
+        return None
+    if total.name == "einsum" and len(total.rest) == 2 and total.namespace is not None:
+        pair, _, left = source.code(total.operand).strip("\"'").replace(" ", "").partition("->")
+        first, _, second = pair.partition(",")
+        if first != second or left != first[:-1]:
+            return None
+        return source.code(total.rest[0].value), source.code(total.rest[1].value), "-1"
+    dim = total.argument(0, "dim", "axis")
+    if total.name != "sum" or dim is None or len(total.rest) != 1:
+        return None
+    product = binary(source.definition(total.operand) or total.operand, cst.Multiply)
+    if product is None:
+        inner = squared(source, total.operand)
+        return (source.code(inner), source.code(inner), source.code(dim)) if inner else None
+    return source.code(product.left), source.code(product.right), source.code(dim)
+
+
+def _length(source: Source, node: Expression) -> tuple[str, str] | None:
+    """Of what vector, and along which axis."""
+    norm = call_of(source, node, *NORMS)
+    if norm is not None:
+        dim = norm.argument(1 if norm.name == "norm" else 9, "dim")
+        plain = norm.argument(2, "keepdim") is None and norm.argument(9, "p", "ord") is None
+        return (source.code(norm.operand), source.code(dim)) if dim is not None and plain else None
+    root = call_of(source, node, "sqrt")
+    inner = _dot(source, root.operand) if root is not None else None
+    return (inner[0], inner[2]) if inner is not None and inner[0] == inner[1] else None
 
 
 def _normalize_in_float(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:

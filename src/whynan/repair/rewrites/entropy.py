@@ -44,10 +44,11 @@ def binary_entropy(
     source: Source, log: Fn
 ) -> tuple[Expression, Expression, str, str | None] | None:
     """The whole formula around one of its logarithms: node, probability, target, reduction."""
-    sums = (a for a in source.ancestors(log.node) if isinstance(a, cst.BinaryOperation))
-    for total in sums:
+    scope = source.scope(log.node)
+    for total in source.every(cst.BinaryOperation, None if scope is source.module else scope):
         parts = _two_terms(source, total)
-        if parts is not None:
+        terms = [source.definition(t) or t for t in (total.left, total.right)]
+        if parts is not None and any(log.node in source.below(term) for term in terms):
             p, target, negated = parts
             return _outside(source, total, p, target, negated)
     return None
@@ -72,7 +73,7 @@ def _two_terms(source: Source, total: cst.BinaryOperation) -> tuple[Expression, 
 
 def _term(source: Source, node: Expression) -> tuple[Expression, Expression, bool] | None:
     """Of `a * log(b)` or `-a * log(b)`: b, a, and whether there is a minus."""
-    negated = False
+    node, negated = source.definition(node) or node, False
     if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
         node, negated = node.expression, True
     product = binary(node, cst.Multiply)

@@ -8,7 +8,7 @@ import libcst as cst
 
 from whynan.model import OpRecord
 from whynan.ops.table import that
-from whynan.repair.calls import Fn, binary, call_of, fn, number_of
+from whynan.repair.calls import Fn, binary, call_of, fn, is_one, number_of
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.flow import METADATA
@@ -83,8 +83,8 @@ def _softmax(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
             continue
         dim = total.argument(0, "dim", "axis")
         changed = isinstance(quotient.left, cst.Name) and _written_between(source, quotient.left)
-        if dim is None or changed:
-            continue
+        if dim is None or changed or isinstance(dim, (cst.Tuple, cst.List)):
+            continue  # of several axes it knows nothing
         text = f"torch.softmax({source.code(exp.operand)}, dim={source.code(dim)})"
         title = "use `softmax`, which subtracts the largest value first"
         edit = Edit(source).replace(quotient, text)
@@ -164,7 +164,7 @@ def _logit(source: Source, quotient: cst.BinaryOperation, exp: Fn) -> str | None
     if below is None:
         return None
     above = call_of(source, quotient.left, "exp")
-    if number_of(quotient.left) == 1 and below.node is exp.node:
+    if is_one(quotient.left) and below.node is exp.node:
         inner = below.operand
         if isinstance(inner, cst.UnaryOperation) and isinstance(inner.operator, cst.Minus):
             return source.code(inner.expression)
@@ -179,7 +179,7 @@ def _one_plus(source: Source, node: Expression) -> Fn | None:
     """exp(u) of `1 + exp(u)`."""
     plus = binary(node, cst.Add) or binary(source.definition(node), cst.Add)
     for one, other in ((plus.left, plus.right), (plus.right, plus.left)) if plus else ():
-        if number_of(one) == 1 and (exp := call_of(source, other, "exp")) is not None:
+        if is_one(one) and (exp := call_of(source, other, "exp")) is not None:
             return exp
     return None
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from whynan.repair.calls import Fn, binary, fn, number_of, one_minus
+from whynan.repair.calls import Fn, binary, fn, is_one, number_of, one_minus
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.flow import SAME_ELEMENTS
@@ -22,6 +22,7 @@ MECHANISMS = frozenset(
 TITLE = "stay in log space: neither the exponentials nor their quotient leave the range of the type"
 DEPTH = 12
 DIAGONALS = ("diag", "diagonal")
+JOINS = ("cat", "concat", "stack", "hstack", "vstack")
 
 
 def propose(case: Case) -> Iterator[Candidate]:
@@ -106,6 +107,7 @@ class Form:
             self._quotient,
             self._view,
             self._reduction,
+            self._joined,
         ):
             text = attempt(node)
             if text is not None:
@@ -158,21 +160,29 @@ class Form:
         )
 
     def _variable(self, node: Expression) -> str | None:
-        value = self.source.definition(node)
+        value = self.source.definition(node) or (self.source.value_of(node) if self.keeps else None)
         if value is None or not isinstance(node, cst.Name):
             return None
-        exp = fn(self.source, value)
-        is_exp = exp is not None and exp.name == "exp" and not exp.inplace
-        if self.keeps and exp is not None and is_exp and not isinstance(exp.operand, cst.Name):
-            self.kept[value] = self.source.code(exp.operand)
-            self.leaves += 1
-            return node.value
+        if self.keeps and self._is_kept(node, value):
+            text = self.kept.get(value) or self.of(value)
+            if text is not None:
+                self.kept[value] = text
+            return node.value if text is not None else None
         if not only_computes(self.source, value) and self.source.other_uses(node.value, node):
             return None  # the model would run twice
         text = self.of(value)
         if text is not None:
             self.values.append(value)
         return text
+
+    def _is_kept(self, node: cst.Name, value: Expression) -> bool:
+        """An exponential worth a line of its own, or a name that means another value in its own."""
+        exp = fn(self.source, value)
+        if exp is not None and exp.name == "exp" and not exp.inplace:
+            return not isinstance(exp.operand, cst.Name)
+        return any(
+            isinstance(n, cst.Name) and n.value == node.value for n in self.source.below(value)
+        )
 
     def _known(self, node: Expression) -> str | None:
         text = known_log(self.source, node)
@@ -200,7 +210,7 @@ class Form:
         parts = divided or product
         if parts is None:
             return None
-        if divided is not None and number_of(divided.left) == 1:
+        if divided is not None and is_one(divided.left):
             if (negated := self._sigmoid(divided)) is not None:
                 return negated
             below = self.of(divided.right)
@@ -251,7 +261,7 @@ class Form:
         if inner is not None and inner.name == "det":
             self.leaves += 1
             return f"torch.linalg.slogdet({self.source.code(inner.operand)}).logabsdet"
-        if call is None or call.inplace or call.name not in ("sum", "prod", "det"):
+        if call is None or call.inplace or call.name not in ("sum", "mean", "prod", "det"):
             return None
         if call.name == "det":
             self.leaves += 1
@@ -261,9 +271,27 @@ class Form:
             return None
         if call.name == "prod":
             return call.rebuilt("sum", receiver(inside) if call.namespace is None else inside)
+        total = f"torch.logsumexp({receiver(inside)}.flatten(), dim=0)"
         if call.rest:
-            return call.rebuilt("logsumexp", inside, namespace="torch")
-        return f"torch.logsumexp({receiver(inside)}.flatten(), dim=0)"
+            total = call.rebuilt("logsumexp", inside, namespace="torch")
+        if call.name == "sum":
+            return total
+        dim = call.argument(0, "dim", "axis")
+        many = f"shape[{self.source.code(dim)}]" if dim is not None else "numel()"
+        one = dim is None or not isinstance(dim, (cst.Tuple, cst.List))
+        return f"{total} - math.log({receiver(inside)}.{many})" if one else None
+
+    def _joined(self, node: Expression) -> str | None:
+        """`torch.cat([e, f], dim)`: of each part."""
+        call = fn(self.source, node)
+        parts = call.operand if call is not None and call.name in JOINS else None
+        if call is None or not isinstance(parts, (cst.List, cst.Tuple)) or call.inplace:
+            return None
+        texts = [self.of(e.value) for e in parts.elements if isinstance(e, cst.Element)]
+        if None in texts or len(texts) != len(parts.elements):
+            return None
+        inside = ", ".join(t for t in texts if t is not None)
+        return call.rebuilt(call.name, f"[{inside}]" if isinstance(parts, cst.List) else f"({inside})")  # fmt: skip
 
 
 def _is_exponential(source: Source, node: Expression, depth: int = 4) -> bool:
@@ -335,7 +363,7 @@ def _one_plus_exp(source: Source, node: Expression) -> str | None:
     plus = binary(node, cst.Add)
     for one, other in ((plus.left, plus.right), (plus.right, plus.left)) if plus else ():
         exp = fn(source, other) or fn(source, source.definition(other))
-        if number_of(one) == 1 and exp is not None and exp.name == "exp":
+        if is_one(one) and exp is not None and exp.name == "exp":
             return source.code(exp.operand)
     return None
 

@@ -131,15 +131,23 @@ def _scores(source: Source, node: Expression) -> Expression | None:
 def _finite_fill(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:
     """masked_fill(mask, -inf) right before the softmax."""
     scores = _scores(source, node)
-    fill = made_by(source, scores, "masked_fill") if scores is not None else None
+    fill, direct = None, True
+    for part in _terms(source, scores) if scores is not None else ():
+        fill, direct = fill or made_by(source, part, "masked_fill"), fill is not None or part is scores  # fmt: skip
     value = fill.argument(1, "value") if fill is not None else None
     if fill is None or value is None or not is_infinity(source, value):
         return
     named = isinstance(fill.operand, (cst.Name, cst.Attribute))
     dtype = f"{source.code(fill.operand)}.dtype" if named else f"torch.{case.dtype}"
-    lowest = f"torch.finfo({dtype}).min"
+    lowest = f"torch.finfo({dtype}).min" if direct or case.dtype != "float16" else "-1e4"
     edit = Edit(source).replace(value, lowest)
     yield from case.change(edit, "finite_fill", FINITE, Tier.GUARD)
+
+
+def _terms(source: Source, scores: Expression) -> list[Expression]:
+    """`scores + bias`: the mask may be in either of them."""
+    total = binary(scores, cst.Add) or binary(source.value_of(scores), cst.Add)
+    return [scores, *((total.right, total.left) if total is not None else ())]
 
 
 def _finite_constant(case: Case) -> Iterator[Candidate]:

@@ -19,7 +19,7 @@ from whynan.repair.rewrites.amounts import unused
 from whynan.repair.source import Expression, Source
 
 RIDGED = spelled(lambda op: op.domain in (INVERTIBLE, DEFINITE) and "fix" not in (op.lacks or ()))
-FACTORED = ("svd", "eigh")
+TRANSPOSED = (".mT", ".T", ".transpose(-1, -2)", ".transpose(-2, -1)", ".transpose(1, 2)")
 TRULY = 1e-2  # of the largest eigenvalue
 LARGER = ("1e-4", "1e-3")  # beyond what rounding does to a matrix of float32 numbers
 
@@ -43,8 +43,8 @@ def propose(case: Case) -> Iterator[Candidate]:
             yield from case.change(edit, "lstsq", title, Tier.EXACT)
         if call.name in RIDGED:
             yield from _ridged(case, source, call)
-    elif case.mechanism == "gradient_singularity" and call.name in FACTORED:
-        yield from _separated(case, source, call)
+    elif case.mechanism == "gradient_singularity" and call.name == "svd":
+        yield from _polar(case, source, call)
 
 
 def is_indefinite(case: Case) -> bool:
@@ -53,27 +53,33 @@ def is_indefinite(case: Case) -> bool:
     return any(low < -TRULY * max(abs(high), -low) for low, high in found)
 
 
-def _separated(case: Case, source: Source, call: Fn) -> Iterator[Candidate]:
-    """By a fixed ramp along the diagonal: the same at every call, unlike noise."""
-    line, edit = source.statement(call.node), Edit(source)
-    matrix = source.code(call.operand)
-    if not isinstance(call.operand, (cst.Name, cst.Attribute)):
-        if line is None:
-            return
-        name = unused(source, "matrix", call.node)
-        edit.before(line, f"{name} = {matrix}")
-        matrix = name
-    ramp = (
-        f"torch.linspace(0, 1e-4, {matrix}.shape[-1], dtype={matrix}.dtype, device={matrix}.device)"
-    )
-    if call.name == "eigh":
-        ramp = f"torch.diag({ramp})"
-    else:
-        ramp = f"torch.eye(*{matrix}.shape[-2:], dtype={matrix}.dtype, device={matrix}.device) * {ramp}"
-    what = "eigenvalues" if call.name == "eigh" else "singular values"
-    title = f"separate equal {what}, whose vectors have no gradient, by a fixed ramp of up to 1e-4"
-    edit.replace(call.operand, f"{matrix} + {ramp}")
-    yield from case.change(edit, "separate_values", title, Tier.GUARD)
+def _polar(case: Case, source: Source, call: Fn) -> Iterator[Candidate]:
+    """`u @ vh`, the nearest rotation: the iteration for it asks for no distance between singular values."""
+    line = source.statement(call.node)
+    assign = line.body[0] if line is not None else None
+    target = assign.targets[0].target if isinstance(assign, cst.Assign) else None
+    if line is None or not isinstance(target, cst.Tuple) or len(target.elements) != 3 or call.rest:
+        return
+    names = [e.value for e in target.elements if isinstance(e.value, cst.Name)]
+    reads = [source.other_uses(n.value, call.node) for n in names]
+    if len(names) != 3 or [len(r) for r in reads] != [1, 0, 1]:
+        return
+    (left,), _, (right,) = reads
+    product = source.parent(left)
+    if not isinstance(product, cst.BinaryOperation) or product.left is not left:
+        return
+    turned = source.code(product.right) in {f"{right.value}{end}" for end in TRANSPOSED}
+    is_v = not (call.namespace or "").endswith("linalg")  # `torch.svd` gives V, not its transpose
+    if not isinstance(product.operator, cst.MatrixMultiply) or turned is not is_v:
+        return
+    if not turned and product.right is not right:
+        return
+    polar = unused(source, "polar", call.node)
+    step = f"for _ in range(20):\n    {polar} = 0.5 * ({polar} + torch.linalg.inv({polar}).mT)"
+    edit = Edit(source).before(line, f"{polar} = {source.code(call.operand)}", step)
+    edit.remove(line).replace(product, polar)
+    title = "find the nearest rotation by Newton's iteration: its gradient needs no singular vectors, which equal singular values leave undefined"
+    yield from case.change(edit, "polar_iteration", title, Tier.EXACT)
 
 
 def _ridged(case: Case, source: Source, call: Fn) -> Iterator[Candidate]:

@@ -14,6 +14,7 @@ from whynan.repair.case import HALF, Candidate, Case, Tier
 from whynan.repair.constants import Constants
 from whynan.repair.edit import Edit
 from whynan.repair.project import Project
+from whynan.repair.rewrites.roots import squared
 from whynan.repair.source import Expression, Source
 
 HALVES = {
@@ -194,12 +195,14 @@ def _result(source: Source, node: Expression) -> Expression | None:
 
 
 def _first_of_chain(source: Source, node: Expression) -> Expression:
-    """`f` of `f.abs().sum()`: the whole chain then runs in the wider type."""
-    call = fn(source, node)
-    while call is not None and call.namespace is None:
-        node = call.operand
+    """`f` of `f.abs().sum()` and of `(f * f).sum()`: the whole chain then runs in the wider type."""
+    while True:
         call = fn(source, node)
-    return node
+        is_method = call is not None and call.namespace is None
+        inner = call.operand if call is not None and is_method else squared(source, node)
+        if inner is None:
+            return node
+        node = inner
 
 
 def _in_bfloat16(case: Case, source: Source) -> Iterator[Candidate]:

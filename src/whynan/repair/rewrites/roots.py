@@ -24,6 +24,7 @@ def propose(case: Case) -> Iterator[Candidate]:
     if case.mechanism == "gradient_singularity" and power is not None:
         if number_of(power.right) == 0.5:
             yield from _norm(case, source, power, power.left)
+            yield from _eps_inside(case, source, power, power.left)
         return
     if root is None or "sqrt_negative" not in row(root.name).fails:
         return
@@ -131,10 +132,19 @@ def _inside(case: Case, source: Source, root: Fn) -> Iterator[Candidate]:
         edit = Edit(source).replace(root.operand, text)
         yield from case.change(edit, "clamp_argument", title, Tier.GUARD)
         return
-    operand = source.code(root.operand)
-    text = f"{operand} + {eps}" if root.namespace is not None else f"({operand} + {eps})"
-    title = f"add a small number inside {source.quoted(root.node, 'the root')}, where the slope is finite"
-    edit = Edit(source).replace(root.operand, text)
+    yield from _eps_inside(case, source, root.node, root.operand)
+
+
+def _eps_inside(
+    case: Case, source: Source, root: Expression, operand: Expression
+) -> Iterator[Candidate]:
+    text = f"{source.code(operand)} + {floor(case.dtype)}"
+    call = fn(source, root)
+    text = f"({text})" if call is None or call.namespace is None else text
+    title = (
+        f"add a small number inside {source.quoted(root, 'the root')}, where the slope is finite"
+    )
+    edit = Edit(source).replace(operand, text)
     yield from case.change(edit, "eps_inside", title, Tier.GUARD)
 
 

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from whynan.repair.overlay import begin
 from whynan.run.minder import note_pid
+from whynan.trying.overlay import begin
 
 
 def main(path: str, *command: str) -> int:
@@ -33,7 +33,7 @@ def main(path: str, *command: str) -> int:
         finite_from=description["finite_from"],
         is_shown=False,
         speaker=description["rank"] or 0,
-        rank_command=("-m", "whynan.repair.child", path),
+        rank_command=("-m", "whynan.trying.child", path),
     )
     with _telling(tell):
         return Run(_program(description, command), options).go().code

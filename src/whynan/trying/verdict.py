@@ -9,7 +9,7 @@ from statistics import median
 from typing import Literal
 
 from whynan.model import Anomaly, Diagnosis, HistoryRow, number
-from whynan.repair.trial import Ran
+from whynan.trying.trial import Ran
 
 MARGIN_STEPS = 20
 TRAINING_MARGIN_STEPS = 100  # a slower course may meet the same end later

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from whynan.model import Anomaly, Diagnosis, Fetch, Sample
-from whynan.repair.search import LEAST_S, Runner
-from whynan.repair.trial import Drop, Trial
 from whynan.run.program import Program
+from whynan.trying.search import LEAST_S, Runner
+from whynan.trying.trial import Drop, Trial
 
 TRIES = 14  # enough for a batch of 4096
 # These are faults of the whole training; a sample more or less only shifts them.

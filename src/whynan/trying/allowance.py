@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from whynan.repair.trial import Ran
+from whynan.trying.trial import Ran
 
 WAITS = 3.0  # times the allowance, at most: what waits for something else comes to an end, too
 

@@ -14,14 +14,14 @@ from whynan.explain.story import tell, told_sample
 from whynan.model import Diagnosis, Fix
 from whynan.repair import patches
 from whynan.repair.case import Candidate
-from whynan.repair.guilty import Bisection, with_sample
 from whynan.repair.originals import Originals
-from whynan.repair.search import Search, compiled_too
-from whynan.repair.trial import Ran, Trial, run
-from whynan.repair.verdict import Verdict
 from whynan.report import html, json_report, remedy, terminal
-from whynan.run.program import Program
+from whynan.run.program import Program, own_part, program_root
 from whynan.source.quotes import short_path
+from whynan.trying.guilty import Bisection, with_sample
+from whynan.trying.search import Search, compiled_too
+from whynan.trying.trial import Ran, Trial, run
+from whynan.trying.verdict import Verdict
 
 BUDGET_S = 120.0
 UNDO = "whynan-fix.patch"
@@ -44,7 +44,7 @@ class FixOptions:
 def fix(program: Program, options: FixOptions) -> int:
     """The exit code: 0 with a verified change, 3 without one, the program's own when healthy."""
     _check(program, options)
-    originals = Originals.of(program)
+    originals = Originals(program_root(program), own_part(program).target)
     batch = str(options.save_batch.absolute()) if options.save_batch is not None else None
     trial = Trial(program=program, save_batch=batch)
     ran = compiled_too(run(trial, quiet=options.quiet), trial, run)

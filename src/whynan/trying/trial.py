@@ -82,7 +82,7 @@ def run(trial: Trial, *, limit_s: float | None = None, quiet: bool = True) -> Ra
                     sys.executable,
                     *_interpreter_flags(),
                     "-m",
-                    "whynan.repair.child",
+                    "whynan.trying.child",
                     str(description),
                 ],
                 stdin=subprocess.DEVNULL if quiet else None,

@@ -9,23 +9,23 @@ from typing import Protocol
 
 from whynan.model import ADVICE, Diagnosis, Fix
 from whynan.recording import EAGERLY
-from whynan.repair import reference
-from whynan.repair.allowance import Allowance
 from whynan.repair.case import Candidate, Case, Tier
-from whynan.repair.originals import Originals, program_root
+from whynan.repair.originals import Originals
 from whynan.repair.patches import unified
 from whynan.repair.rewrites import propose
 from whynan.repair.rewrites.reading import missing_mark
 from whynan.repair.sentences import said
-from whynan.repair.trial import Ran, Trial
-from whynan.repair.verdict import (
+from whynan.run.program import Program, program_root
+from whynan.trying import reference
+from whynan.trying.allowance import Allowance
+from whynan.trying.trial import Ran, Trial
+from whynan.trying.verdict import (
     MARGIN_STEPS,
     TRAINING_MARGIN_STEPS,
     Verdict,
     judge,
     steps_to_run,
 )
-from whynan.run.program import Program
 
 ROUNDS = 3
 SECOND_TRIES = 4  # candidates for a fault that a first change uncovered

@@ -26,7 +26,7 @@ def begin(description: dict[str, Any]) -> Callable[[], None]:
     lay_over(description["texts"])
     applied = _intervene(description["intervention"])
     if description["drop"]:
-        from whynan.repair.leaving_out import leave_out
+        from whynan.trying.leaving_out import leave_out
 
         leave_out(**description["drop"])
     original: Any = spawn.get_preparation_data
@@ -62,7 +62,7 @@ def _intervene(name: str | None) -> Callable[[], int | None]:
     """Start the experiment; the result tells how often it had something to change."""
     if name is None:
         return lambda: None
-    from whynan.repair.interventions import Intervention
+    from whynan.trying.interventions import Intervention
 
     intervention = Intervention()
     intervention.start(name)

@@ -6,7 +6,7 @@ import math
 from statistics import median
 
 from whynan.model import Anomaly, Diagnosis, HistoryRow, number
-from whynan.repair.trial import Ran
+from whynan.trying.trial import Ran
 
 # Failures that more digits prevent; elsewhere float64 fails as well, and there is nothing to compare.
 OF_PRECISION = frozenset(

@@ -16,12 +16,12 @@ from whynan.errors import UsageError
 from whynan.explain.vocabulary import mechanism
 from whynan.files import write_atomically
 from whynan.model import Diagnosis, number
-from whynan.repair.search import Runner
-from whynan.repair.trial import Ran, Trial, run
-from whynan.repair.verdict import steps_to_run
 from whynan.report import html
 from whynan.report.json_report import strict
 from whynan.run.program import Program
+from whynan.trying.search import Runner
+from whynan.trying.trial import Ran, Trial, run
+from whynan.trying.verdict import steps_to_run
 
 EXPERIMENTS = {
     "float64": "everything in float64",
