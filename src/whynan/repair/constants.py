@@ -14,7 +14,7 @@ from pathlib import Path
 import libcst as cst
 
 from whynan.repair.calls import number_of
-from whynan.repair.places import Lost, Place, argument_for, class_of
+from whynan.repair.places import Lost, Place, argument_for, class_of, given_by
 from whynan.repair.project import Project
 from whynan.repair.source import Expression, Source
 
@@ -144,14 +144,9 @@ class Constants:
         elif owner == "self":
             around = next((a for a in source.ancestors(node) if isinstance(a, cst.ClassDef)), None)
             for assign in source.every(cst.Assign, around):
-                target, value = assign.targets[0].target, assign.value
-                pairs: list[tuple[Expression, Expression]] = [(target, value)]
-                if isinstance(target, cst.Tuple) and isinstance(value, cst.Tuple):
-                    both = zip(target.elements, value.elements, strict=False)
-                    pairs = [(one.value, other.value) for one, other in both]
-                for one, other in pairs:
-                    if source.code(one) == f"self.{name}":
-                        yield Place(source, other)
+                for target, value in given_by(assign):
+                    if source.code(target) == f"self.{name}":
+                        yield Place(source, value)
             yield from _fields(source, name, around)
         else:
             yield from self._settings(name)

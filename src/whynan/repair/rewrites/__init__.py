@@ -66,7 +66,7 @@ def propose(case: Case) -> list[Candidate]:
     """Every change that fits the recorded dataflow and the source: exact ones first."""
     found: list[Candidate] = []
     for family in (
-        (schedules, plain, arrays, spreads, gaps, reading, data)
+        (schedules, spreads, plain, arrays, gaps, reading, data)
         if arrays.is_array(case)
         else FAMILIES
     ):

@@ -17,7 +17,7 @@ from whynan.repair.constants import Constants
 from whynan.repair.edit import Edit
 from whynan.repair.places import Lost, Place
 from whynan.repair.project import Project
-from whynan.repair.rewrites.plain import again, divisor_of, is_plain
+from whynan.repair.rewrites.plain import NUMBERS, again, divisor_of, is_plain
 from whynan.repair.source import Expression, Source
 
 SINGULAR = ("division_by_zero", "log_nonpositive", "gradient_singularity")
@@ -31,7 +31,11 @@ TITLE = "count from 1: number 0 can neither divide nor have a logarithm"
 
 def propose(case: Case) -> Iterator[Candidate]:
     constants = Constants(Project(case))
+    yield from _ended(case, constants)
     yield from _counted(case, constants)
+
+
+def _ended(case: Case, constants: Constants) -> Iterator[Candidate]:
     if case.mechanism not in SINGULAR:
         return
     for found in _floors(case, constants):
@@ -259,6 +263,12 @@ def _divisors(case: Case, constants: Constants) -> Iterator[tuple[Source, Expres
     plain &= case.mechanism == "division_by_zero"
     if plain and home is not None and case.node is not None and case.source is not None:
         yield from ((home, d) for d in _divided_by(home, again(home, case.source, case.node)))
+    for op in case.culprit.upstream if case.culprit is not None else ():
+        place = _written(case, op) if op.name in FROM_NUMBERS and op.value == 0 else None
+        source = constants.project.source(place[0].path) if place is not None else None
+        call = again(source, *place) if source is not None and place is not None else None
+        if source is not None and isinstance(call, cst.Call) and call.args:
+            yield source, call.args[0].value  # `torch.tensor(2.0 * layer)`
     made = [op for operand in case.origin.inputs for op in operand.upstream]
     for op in (case.origin, *made):
         numbers = [x for x in op.scalars.values() if isinstance(x, float)]
@@ -288,7 +298,8 @@ def _gives(constants: Constants, source: Source, name: cst.Name) -> cst.CSTNode 
     given = source.given(name)
     target = source.original(given.node) if given is not None else None
     if given is not None and given.how == "is" and (value := source.value_of(name)) is not None:
-        inner = value.args[0].value if isinstance(value, cst.Call) and value.args else None
+        cast = isinstance(value, cst.Call) and source.code(value.func).split(".")[-1] in NUMBERS
+        inner = value.args[0].value if isinstance(value, cst.Call) and cast and value.args else None
         return _gives(constants, source, inner) if isinstance(inner, cst.Name) else None
     above = source.parent(target) if target is not None else None
     while isinstance(above, (cst.Element, cst.Tuple)):

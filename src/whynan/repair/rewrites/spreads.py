@@ -12,6 +12,7 @@ from whynan.repair.constants import Constants
 from whynan.repair.edit import Edit
 from whynan.repair.places import Lost
 from whynan.repair.project import Project
+from whynan.repair.rewrites.arrays import is_array
 from whynan.repair.source import Expression, Source
 
 SPREADS = ("std", "ptp")
@@ -21,7 +22,8 @@ COLUMN = "divide a column that never changes by 1: its spread is 0"
 
 def propose(case: Case) -> Iterator[Candidate]:
     """NaN came in with the data: whatever divides by such a spread on the way there."""
-    if case.mechanism != "nonfinite_data" or case.origin.phase != "data":
+    divided = case.mechanism in ("division_by_zero", "opaque") and is_array(case)
+    if not divided and (case.mechanism != "nonfinite_data" or case.origin.phase != "data"):
         return
     constants = Constants(Project(case))
     try:

@@ -47,7 +47,7 @@ def propose(case: Case) -> Iterator[Candidate]:
     diverged = in_step or _diverged(case)
     for source in case.files():
         yield from _initialised(case, source)
-        if in_step:
+        if diverged:
             yield from _less_decay(case, source)
         if case.origin.step > 0 and diverged:
             yield from _slower_by_hand(case, source)
@@ -233,16 +233,16 @@ def _short(value: float) -> str:
 
 def _less_decay(case: Case, source: Source) -> Iterator[Candidate]:
     """A weight decay that more than undoes a step makes the weight grow."""
-    given = [a.value for c in optimizers(source) if (a := _keyword(c, "weight_decay"))]
-    given += [
-        e.value
+    places = [_setting(case, source, call, "weight_decay") for call in optimizers(source)]
+    places += [
+        (source, e.value)
         for e in source.every(cst.DictElement)
         if source.code(e.key).strip("'\"") == "weight_decay"
     ]
-    for node in given:
-        value = number_of(node)
-        if value is not None and value >= 1:
-            edit = Edit(source).replace(node, _short(value * 0.001))
+    for place in places:
+        value = number_of(place[1]) if place is not None else None
+        if place is not None and value is not None and value >= 1:
+            edit = Edit(place[0]).replace(place[1], _short(value * 0.001))
             title = "lower the weight decay: times the learning rate it must stay below 1"
             yield from case.change(edit, "lower_weight_decay", title, Tier.TRAINING)
 
