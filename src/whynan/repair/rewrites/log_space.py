@@ -261,11 +261,11 @@ class Form:
         if inner is not None and inner.name == "det":
             self.leaves += 1
             return f"torch.linalg.slogdet({self.source.code(inner.operand)}).logabsdet"
-        if call is None or call.inplace or call.name not in ("sum", "mean", "prod", "det"):
-            return None
-        if call.name == "det":
+        if call is not None and call.name == "det" and not call.inplace:
             self.leaves += 1
             return f"torch.logdet({self.source.code(call.operand)})"
+        if call is None or call.inplace or call.name not in ("sum", "mean", "prod"):
+            return None
         inside = self.of(call.operand)
         if inside is None:
             return None

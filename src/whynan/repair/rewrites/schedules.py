@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import libcst as cst
@@ -25,7 +25,6 @@ DIVIDED, LOGARITHM = 0.1, 1e-3  # of the number that a schedule begins with: to 
 ALMOST = "0.999"  # where a share of noise ends, so that something is left
 PICKS = that("picks") | {"index", "select"}
 FROM_NUMBERS = ("lift_fresh", "scalar_tensor", "full", "fill")
-STARTS = {"cos": math.cos, "exp": math.exp, "sqrt": math.sqrt, "float": float, "int": float}
 TITLE = "count from 1: number 0 can neither divide nor have a logarithm"
 
 
@@ -188,6 +187,13 @@ def _kept_above(
     return Floor(source=source, node=node, text=text, least=least)
 
 
+def _computed(function: Callable[[float], float] | None, x: float) -> float | None:
+    try:
+        return None if function is None else float(function(x))
+    except (TypeError, ValueError, ArithmeticError):
+        return None
+
+
 def _start(constants: Constants, source: Source, node: Expression) -> float | None:
     """Its value at step 0: every name that stands for no setting is the step."""
     literal = constants.of(source, node)
@@ -201,7 +207,11 @@ def _start(constants: Constants, source: Source, node: Expression) -> float | No
         known = [g for g in given if g is not None]
         if name in ("max", "min") and len(known) == len(given):
             return max(known) if name == "max" else min(known)
-        return STARTS[name](known[0]) if name in STARTS and len(known) == 1 else None
+        if len(known) != 1 or len(given) != 1:
+            return None
+        return (
+            known[0] if name in ("float", "int") else _computed(getattr(math, name, None), known[0])
+        )
     if not isinstance(node, cst.BinaryOperation):
         return None
     left, right = (_start(constants, source, part) for part in (node.left, node.right))
