@@ -51,6 +51,42 @@ for step in range(30):
         "lower_lr",
         ['{"optimizer": {"rate": 0.05, "name": "sgd"}, "seed": 0}'],
     ),
+    "keywords of a settings file": (
+        """
+import tomllib
+
+import torch
+from net import Net
+
+with open("run.toml", "rb") as f:
+    run = tomllib.load(f)
+torch.manual_seed(0)
+net = Net(**run["net"])
+optimizer = torch.optim.Adam(net.parameters(), **run["adam"])
+x = torch.randn(16, 32)
+for step in range(4):
+    loss = net(x).square().mean()
+    LOOP
+--- net.py
+from torch import nn
+
+
+class Net(nn.Sequential):
+    def __init__(self, width, depth, spread):
+        super().__init__(*(nn.Linear(width, width) for _ in range(depth)))
+        for layer in self:
+            nn.init.normal_(layer.weight, std=spread)
+--- run.toml
+[net]
+width = 32
+depth = 14
+spread = 90.0
+[adam]
+lr = 0.001
+""",
+        "kaiming_init",
+        ["spread = 0.2"],
+    ),
     "table that ends at 0": (
         """
 import torch

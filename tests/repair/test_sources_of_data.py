@@ -79,6 +79,20 @@ for x, y in DataLoader(TensorDataset(features, share), batch_size=10):
         "squeeze_shares",
         ["share = share.clamp(1e-3, 1 - 1e-3)"],
     ),
+    "times of 0": (
+        HEAD
+        + """
+x, days = torch.ones(40, 2), torch.linspace(0, 9, 40)
+"""
+        + NET.format(out=1)
+        + """
+    scale = nn.functional.softplus(net(x[i : i + 10]).squeeze(1)) + 1
+    loss = -Weibull(scale, torch.tensor(0.7), validate_args=False).log_prob(days[i : i + 10]).mean()
+    LOOP
+""",
+        "drop_rows",
+        ["known = days > 0", "x, days = x[known], days[known]"],
+    ),
     "series that are read together": (
         HEAD
         + """

@@ -119,6 +119,8 @@ class Constants:
             given = argument_for(call, place, int(owner is not None), parameter.name.value)
             if given is not None:
                 yield Place(call.source, given)
+            elif isinstance(call.node, cst.Call) and any(a.star == "**" for a in call.node.args):
+                yield from self._settings(parameter.name.value)  # `Net(**spec)`
             elif parameter.default is not None:
                 yield Place(source, parameter.default)
             else:

@@ -26,7 +26,9 @@ GAPS = "leave out the rows with gaps before they are scaled, inputs and targets 
 def propose(case: Case) -> Iterator[Candidate]:
     if case.mechanism == "nonfinite_data" and case.origin.phase == "data":
         yield from _before_scaling(case)
-    elif case.mechanism == "log_nonpositive" and case.origin.phase == "forward":
+    elif case.origin.phase == "forward" and (
+        case.mechanism == "log_nonpositive" or _density(case.node) is not None
+    ):
         yield from _outside_the_domain(case)
         yield from _below_what_is_measured(case)
 
@@ -113,7 +115,7 @@ def _outside_the_domain(case: Case) -> Iterator[Candidate]:
         argument = log.operand
     else:
         return
-    made = GIVEN | {"rsub"} if density is not None else GIVEN
+    made = GIVEN | {"rsub", "sub", "pow", *SCALED, *PICKED} if density is not None else GIVEN
     before = operand.source is None or "before" in operand.source
     given = all(op.name in made for op in operand.upstream) and (operand.upstream or before)
     rare = 0 < stats.zeros + stats.negatives <= max(1, RARE * stats.count)
@@ -135,6 +137,8 @@ def _outside_the_domain(case: Case) -> Iterator[Candidate]:
             which = f"with {mark} in" if mark else "without a positive"
             title = f"leave out the rows {which} `{name}`, inputs and targets together: {why}"
             yield from case.change(edit, "drop_rows", title, Tier.GUARD)
+        if density is not None and not stats.negatives and (stats.max or 0) > 1:
+            yield from _half_the_smallest(case, source, line, name, after=after)
         return
 
 
@@ -198,7 +202,14 @@ def _below_what_is_measured(case: Case) -> Iterator[Candidate]:
             or (line := last_given(source, loop, [name])) is None
         ):
             continue
-        text = f"{name} = {name}.clamp(min=({name}[{name} > 0].min() / 2).item())"
-        title = f"let `{name}` be at least half the smallest positive one: a 0 is one that was too short to be told"
-        yield from case.change(Edit(source).after(line, text), "clamp_data", title, Tier.GUARD)
+        yield from _half_the_smallest(case, source, line, name)
         return
+
+
+def _half_the_smallest(
+    case: Case, source: Source, line: cst.CSTNode, name: str, *, after: bool = True
+) -> Iterator[Candidate]:
+    text = f"{name} = {name}.clamp(min=({name}[{name} > 0].min() / 2).item())"
+    title = f"let `{name}` be at least half the smallest positive one: a 0 is one that was too short to be told"
+    edit = Edit(source).after(line, text) if after else Edit(source).before(line, text)
+    yield from case.change(edit, "clamp_data", title, Tier.GUARD)

@@ -148,6 +148,24 @@ def _behind(constants: Constants, source: Source, node: Expression) -> Place | N
     return Place(home, returns[0].value)
 
 
+def _called(constants: Constants, source: Source, call: cst.Call) -> Place | None:
+    """The user's own function, or the one method of that name."""
+    try:
+        found = constants.project.function(source, call.func)
+        if found is not None or not isinstance(call.func, cst.Attribute):
+            return found[0] if found is not None else None
+        name = call.func.attr.value
+        methods = [
+            Place(home, function)
+            for home in constants.project.mentioning(name)
+            for function in home.every(cst.FunctionDef)
+            if function.name.value == name
+        ]
+    except Lost:
+        return None
+    return methods[0] if len(methods) == 1 else None
+
+
 def _looped_over(source: Source, name: cst.Name) -> Place | None:
     """`widths` of `for width in widths`."""
     given = source.given(name)
@@ -286,10 +304,11 @@ def _divisors(case: Case, constants: Constants) -> Iterator[tuple[Source, Expres
         source = constants.project.source(place[0].path) if place is not None else None
         if place is None or source is None:
             continue
-        for name in source.below(again(source, *place)):
-            value = constants.value(source, name) if isinstance(name, cst.Name) else None
-            if value is not None and value.source is source:
-                yield from ((source, d) for d in _divided_by(source, value.node))
+        for part in source.below(again(source, *place)):
+            known = part if isinstance(part, (cst.Name, cst.Call)) else None
+            value = _behind(constants, source, known) if known is not None else None
+            if value is not None:
+                yield from ((value.source, d) for d in _divided_by(value.source, value.node))
 
 
 def _divided_by(source: Source, node: cst.CSTNode) -> Iterator[Expression]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 
 import libcst as cst
@@ -204,6 +205,10 @@ def _setting(
         table = constants.table(home, arg.value) if arg.star == "**" else None
         if table is not None:
             found += [(table[0], entry.value) for entry in entries_of(table[1], name)]
+        elif arg.star == "**":
+            found += [(f, node) for f in constants.project.settings() for node in f.numbers(name)]
+    if len(found) > 1:
+        return None
     for where, node in found:
         literal = constants.of(where, node)
         if literal is not None and isinstance(literal.node, Expression):
@@ -287,6 +292,7 @@ def _initialised(case: Case, source: Source) -> Iterator[Candidate]:
     """A weight that was drawn far too large gets the initialisation of its fan-in."""
     if not any(c.code == "bad_init" for c in case.anomaly.finding.causes):
         return
+    yield from _drawn_narrower(case, source)
     edit, found = Edit(source), 0
     for call in source.every(cst.Call):
         name = _name(call)
@@ -301,3 +307,32 @@ def _initialised(case: Case, source: Source) -> Iterator[Candidate]:
     if found:
         title = "initialise the weights for their number of inputs"
         yield from case.change(edit, "kaiming_init", title, Tier.TRAINING)
+
+
+def _drawn_narrower(case: Case, source: Source) -> Iterator[Candidate]:
+    """`init.normal_(w, std=cfg.init_std)`: the number itself, by the number of inputs."""
+    shapes = [
+        o.stats.shape for o in case.origin.inputs if o.stats is not None and len(o.stats.shape) == 2
+    ]
+    constants = Constants(Project(case))
+    home = constants.project.source(source.path)
+    for call in home.every(cst.Call) if home is not None and shapes else ():
+        given = _keyword(call, "std") if _name(call) in ("normal_", "trunc_normal_") else None
+        literal = (
+            constants.of(home, given.value) if home is not None and given is not None else None
+        )
+        value = number_of(literal.node) if literal is not None else None
+        if (
+            literal is None
+            or given is None
+            or value is None
+            or not isinstance(literal.node, Expression)
+        ):
+            continue
+        narrow = f"{(2 / shapes[0][-1]) ** 0.5:.1g}"
+        if literal.source is not home and float(narrow) < value:
+            file, line = os.path.basename(literal.source.path), literal.source.line(literal.node)
+            title = f"draw the weights {narrow} wide, for their number of inputs, where that is set ({file}, line {line})"
+            edit = Edit(literal.source).replace(literal.node, narrow)
+            yield from case.change(edit, "kaiming_init", title, Tier.TRAINING)
+            return
