@@ -82,7 +82,7 @@ for x, y in DataLoader(TensorDataset(features, share), batch_size=10):
     "times of 0": (
         HEAD
         + """
-x, days = torch.ones(40, 2), torch.linspace(0, 9, 40)
+x, days = torch.ones(40, 2), torch.tensor([0.0, *range(1, 40)])
 """
         + NET.format(out=1)
         + """

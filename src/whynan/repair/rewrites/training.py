@@ -14,6 +14,7 @@ from whynan.repair.calls import number_of
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.constants import Constants, entries_of
 from whynan.repair.edit import Edit
+from whynan.repair.places import Lost
 from whynan.repair.project import Project
 from whynan.repair.source import Expression, Source
 
@@ -46,6 +47,7 @@ def propose(case: Case) -> Iterator[Candidate]:
     if case.mechanism == "sqrt_negative" and in_step and _cancels(case):
         return  # a difference that rounds below 0 does so at any rate
     diverged = in_step or _diverged(case)
+    yield from _drawn_narrower(case)
     for source in case.files():
         yield from _initialised(case, source)
         if diverged:
@@ -292,7 +294,6 @@ def _initialised(case: Case, source: Source) -> Iterator[Candidate]:
     """A weight that was drawn far too large gets the initialisation of its fan-in."""
     if not any(c.code == "bad_init" for c in case.anomaly.finding.causes):
         return
-    yield from _drawn_narrower(case, source)
     edit, found = Edit(source), 0
     for call in source.every(cst.Call):
         name = _name(call)
@@ -309,28 +310,28 @@ def _initialised(case: Case, source: Source) -> Iterator[Candidate]:
         yield from case.change(edit, "kaiming_init", title, Tier.TRAINING)
 
 
-def _drawn_narrower(case: Case, source: Source) -> Iterator[Candidate]:
+def _drawn_narrower(case: Case) -> Iterator[Candidate]:
     """`init.normal_(w, std=cfg.init_std)`: the number itself, by the number of inputs."""
-    shapes = [
-        o.stats.shape for o in case.origin.inputs if o.stats is not None and len(o.stats.shape) == 2
+    if not any(c.code == "bad_init" for c in case.anomaly.finding.causes):
+        return
+    widths = [
+        o.stats.shape[-1]
+        for o in case.origin.inputs
+        if o.stats is not None and len(o.stats.shape) == 2
     ]
     constants = Constants(Project(case))
-    home = constants.project.source(source.path)
-    for call in home.every(cst.Call) if home is not None and shapes else ():
+    try:
+        calls = [(s, c) for s in constants.project.mentioning("std") for c in s.every(cst.Call)]
+    except Lost:
+        return
+    for source, call in calls if widths else ():
         given = _keyword(call, "std") if _name(call) in ("normal_", "trunc_normal_") else None
-        literal = (
-            constants.of(home, given.value) if home is not None and given is not None else None
-        )
+        literal = constants.of(source, given.value) if given is not None else None
         value = number_of(literal.node) if literal is not None else None
-        if (
-            literal is None
-            or given is None
-            or value is None
-            or not isinstance(literal.node, Expression)
-        ):
+        narrow = f"{(2 / widths[0]) ** 0.5:.1g}"
+        if literal is None or value is None or float(narrow) >= value:
             continue
-        narrow = f"{(2 / shapes[0][-1]) ** 0.5:.1g}"
-        if literal.source is not home and float(narrow) < value:
+        if isinstance(literal.node, Expression) and given is not None and literal.node is not given.value:  # fmt: skip
             file, line = os.path.basename(literal.source.path), literal.source.line(literal.node)
             title = f"draw the weights {narrow} wide, for their number of inputs, where that is set ({file}, line {line})"
             edit = Edit(literal.source).replace(literal.node, narrow)
