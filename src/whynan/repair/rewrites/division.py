@@ -54,8 +54,8 @@ def propose(case: Case) -> Iterator[Candidate]:
 def left_out_of_mean(case: Case) -> Iterator[Candidate]:
     """A score of a class that occurs nowhere, shown as part of a mean."""
     numerator = case.origin.inputs[0].value if case.origin.inputs else None
-    if case.mechanism == "division_by_zero" and numerator != 0:
-        return
+    if case.mechanism == "division_by_zero" and not (numerator == 0 and is_count(case.culprit)):
+        return  # a share of something else than what was counted
     if case.anomaly.evidence.sink in ("observed", "output") and case.origin.phase == "forward":
         yield from nan_aware(case, "leave what has no value out of the mean: it occurs nowhere, neither found nor missed")  # fmt: skip
 

@@ -9,7 +9,10 @@ import libcst as cst
 from whynan.ops.table import that
 from whynan.repair.calls import fn
 from whynan.repair.case import Candidate, Case, Tier
+from whynan.repair.constants import Constants
 from whynan.repair.edit import Edit
+from whynan.repair.places import Lost, Place
+from whynan.repair.project import Project
 from whynan.repair.rewrites.amounts import is_count, unused
 from whynan.repair.rewrites.outliers import cut_alike, last_given
 from whynan.repair.rewrites.reading import TENSORS, datasets, fill_value, given_above, kept
@@ -122,15 +125,17 @@ def _outside_the_domain(case: Case) -> Iterator[Candidate]:
     one = len(stats.shape) == 1 or density is not None
     if not given or not rare or not one or is_count(operand):
         return
-    for line, names, name, after in _tables(source, argument):
-        edit = Edit(source)
+    places = (Place(source, argument), *_given_by_the_caller(case, source, argument))
+    found = ((p.source, *table) for p in places for table in _tables(p.source, p.node))
+    for home, line, names, name, after in found:
+        edit = Edit(home)
         put = edit.after if after else edit.before
         if density is not None and not stats.negatives and (stats.max or 0) <= 1:
             put(line, f"{name} = {name}.clamp(1e-3, 1 - 1e-3)")
             title = f"keep the shares in `{name}` inside the open interval: this density has no value at 0 and 1"
             yield from case.change(edit, "squeeze_shares", title, Tier.GUARD)
         elif len(names) > 1:
-            put(line, *kept(source, line, names, [f"{name} != {mark}" if mark else f"{name} > 0"]))
+            put(line, *kept(home, line, names, [f"{name} != {mark}" if mark else f"{name} > 0"]))
             why = (
                 f"{mark} stands for a missing value" if mark else "its logarithm has no value there"
             )
@@ -138,8 +143,22 @@ def _outside_the_domain(case: Case) -> Iterator[Candidate]:
             title = f"leave out the rows {which} `{name}`, inputs and targets together: {why}"
             yield from case.change(edit, "drop_rows", title, Tier.GUARD)
         if density is not None and not stats.negatives and (stats.max or 0) > 1:
-            yield from _half_the_smallest(case, source, line, name, after=after)
+            yield from _half_the_smallest(case, home, line, name, after=after)
         return
+
+
+def _given_by_the_caller(case: Case, source: Source, name: Expression) -> list[Place]:
+    """What the one call of the function gives for its parameter."""
+    given = source.given(name) if isinstance(name, cst.Name) else None
+    target = source.original(given.node) if given is not None else None
+    parameter = source.parent(target) if target is not None else None
+    if not isinstance(parameter, cst.Param):
+        return []
+    try:
+        places = list(Constants(Project(case)).given_for(source, parameter))
+    except Lost:
+        return []
+    return places if len(places) == 1 else []
 
 
 def _density(node: Expression | None) -> Expression | None:
@@ -150,7 +169,7 @@ def _density(node: Expression | None) -> Expression | None:
 
 
 def _tables(
-    source: Source, argument: Expression
+    source: Source, argument: cst.CSTNode
 ) -> Iterator[tuple[cst.CSTNode, list[str], str, bool]]:
     """The tables that are cut alike, which one it is, and the line after or before which they are there."""
     if isinstance(argument, cst.Name):
