@@ -124,6 +124,22 @@ for step in range(6):
         "schedule_floor",
         ["    return max(FIRST * (1 - step / 4), 0.05)"],
     ),
+    "spread that a distribution refuses": (
+        """
+import torch
+from torch import nn
+from torch.distributions import Normal
+
+model = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+for step in range(6):
+    spread = 2.0 - 0.5 * step
+    loss = -Normal(model(torch.ones(4, 3)), spread).log_prob(torch.zeros(4, 1)).mean()
+    LOOP
+""",
+        "schedule_floor",
+        ["    spread = max(2.0 - 0.5 * step, 0.2)"],
+    ),
     "share that leaves nothing": (
         """
 import torch

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.repair.bundles import unpacked, verified
+from tests.repair.bundles import advice, unpacked, verified
 from tests.repair.forked import RepairServer
 
 HEAD = """
@@ -93,6 +93,22 @@ x, days = torch.ones(40, 2), torch.tensor([0.0, *range(1, 40)])
         "drop_rows",
         ["known = days > 0", "x, days = x[known], days[known]"],
     ),
+    "concentration of a distribution": (
+        HEAD
+        + """
+from torch.distributions import Dirichlet
+
+x = torch.linspace(-1, 1, 80).reshape(40, 2)
+"""
+        + NET.format(out=3)
+        + """
+    amounts = torch.relu(net(x[i : i + 10]))
+    loss = -Dirichlet(amounts).log_prob(torch.full((3,), 1 / 3)).mean()
+    LOOP
+""",
+        "softplus_output",
+        ["    amounts = torch.nn.functional.softplus(net(x[i : i + 10])) + 1e-3"],
+    ),
     "series that are read together": (
         HEAD
         + """
@@ -174,3 +190,22 @@ def test_the_data_is_mended_where_it_comes_in(
 ) -> None:
     text, kind, lines = PROGRAMS[name]
     assert verified(repairs.fix(unpacked(tmp_path, text))) == (kind, lines)
+
+
+def test_shares_of_nothing_get_a_sentence(repairs: RepairServer, tmp_path: Path) -> None:
+    text = (
+        HEAD
+        + """
+counts = torch.tensor([[1.0, 3.0], [0.0, 0.0], [2.0, 2.0]])
+net = nn.Linear(2, 2)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+for step in range(3):
+    shares = counts / counts.sum(1, keepdim=True)
+    drawn = torch.distributions.Categorical(probs=shares).sample()
+    loss = nn.functional.cross_entropy(net(counts), drawn)
+    LOOP
+"""
+    )
+    found = repairs.fix(unpacked(tmp_path, text))
+    assert verified(found) == (None, [])
+    assert "row 1 of `counts` adds up to 0" in advice(found)

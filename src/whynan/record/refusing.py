@@ -67,6 +67,9 @@ def refused_by(error: BaseException) -> Refused | None:
 def _of(names: Any, frames: Frames | None) -> Refused | None:
     owner, value, valid = names.get("self"), names.get("value"), names.get("valid")
     constraint = names.get("constraint", names.get("support"))
+    inner = getattr(constraint, "base_constraint", None)  # a Dirichlet's, of each of its numbers
+    if inner is not None and isinstance(value, torch.Tensor):
+        constraint, valid = inner, inner.check(value)
     tensors = isinstance(value, torch.Tensor) and isinstance(valid, torch.Tensor)
     if not tensors or valid.shape != value.shape or valid.all():
         return None

@@ -136,9 +136,8 @@ def _outside_the_domain(case: Case) -> Iterator[Candidate]:
             yield from case.change(edit, "squeeze_shares", title, Tier.GUARD)
         elif len(names) > 1:
             put(line, *kept(home, line, names, [f"{name} != {mark}" if mark else f"{name} > 0"]))
-            why = (
-                f"{mark} stands for a missing value" if mark else "its logarithm has no value there"
-            )
+            why = f"its {'density' if density is not None else 'logarithm'} has no value there"
+            why = f"{mark} stands for a missing value" if mark else why
             which = f"with {mark} in" if mark else "without a positive"
             title = f"leave out the rows {which} `{name}`, inputs and targets together: {why}"
             yield from case.change(edit, "drop_rows", title, Tier.GUARD)

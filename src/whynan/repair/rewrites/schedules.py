@@ -22,6 +22,7 @@ from whynan.repair.source import Expression, Source
 
 SINGULAR = ("division_by_zero", "log_nonpositive", "gradient_singularity")
 DIVIDED, LOGARITHM = 0.1, 1e-3  # of the number that a schedule begins with: to divide by, for a log
+REFUSED = "refused"  # by a distribution
 ALMOST = "0.999"  # where a share of noise ends, so that something is left
 PICKS = that("picks") | {"index", "select"}
 FROM_NUMBERS = ("lift_fresh", "scalar_tensor", "full", "fill")
@@ -35,7 +36,7 @@ def propose(case: Case) -> Iterator[Candidate]:
 
 
 def _ended(case: Case, constants: Constants) -> Iterator[Candidate]:
-    if case.mechanism not in SINGULAR:
+    if case.mechanism not in SINGULAR and case.forward_op != REFUSED:
         return
     for found in _floors(case, constants):
         file = os.path.basename(found.source.path)
@@ -82,6 +83,9 @@ def _given(case: Case) -> Iterator[tuple[Source, Expression, float | None]]:
         yield from [(source, divisor, None)] if divisor is not None else []
         if isinstance(node, cst.Call):
             yield from ((source, a.value, None) for a in node.args if a.keyword is not None)
+    if source is not None and case.forward_op == REFUSED and isinstance(node, cst.Call):
+        yield from ((source, a.value, None) for a in node.args)
+        return
     for op in made:
         place = _written(case, op)
         if place is None:
