@@ -47,6 +47,8 @@ for step in range(30):
     LOOP
 --- conf.json
 {"optimizer": {"rate": 5.0, "name": "sgd"}, "seed": 0}
+--- older.json
+{"rate": 0.01}
 """,
         "lower_lr",
         ['{"optimizer": {"rate": 0.05, "name": "sgd"}, "seed": 0}'],
@@ -172,6 +174,29 @@ class Settings:
 """,
         "scale_of_1",
         ["    temperature: float = 1.0"],
+    ),
+    "rate past its end": (
+        """
+import torch
+from torch import nn
+
+
+def factor(step):
+    return (1 - torch.tensor(step / 3)).pow(2) ** 0.5 * ((1 - torch.tensor(step / 3)) ** 0.5).item()
+
+
+model = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(6):
+    optimizer.param_groups[0]["lr"] = 0.1 * float(factor(step))
+    loss = model(torch.ones(2, 3)).square().mean()
+    LOOP
+""",
+        "np_maximum",
+        [
+            "    return (1 - torch.tensor(step / 3)).pow(2) ** 0.5 * "
+            "((1 - torch.tensor(step / 3)).clamp(min=0) ** 0.5).item()"
+        ],
     ),
     "layers counted from 0": (
         """

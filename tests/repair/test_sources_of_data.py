@@ -43,6 +43,46 @@ x = torch.tensor(table[["level", "town"]].to_numpy(), dtype=torch.float32)
             "spread.fillna(0).replace(0, 1)"
         ],
     ),
+    "groups, each for itself": (
+        HEAD
+        + """
+import pandas as pd
+
+table = pd.DataFrame({"town": [0] * 20 + [1] * 19 + [2], "rent": np.linspace(4, 9, 40) ** 2})
+
+
+def level(x):
+    return (x - x.mean()) / x.std()
+
+
+table["level"] = table.groupby("town").rent.transform(level)
+x = torch.tensor(table[["level", "town"]].to_numpy(), dtype=torch.float32)
+"""
+        + NET.format(out=1)
+        + """
+    loss = net(x[i : i + 10]).square().mean()
+    LOOP
+""",
+        "unit_spread",
+        ["    return (x - x.mean()) / (x.std() if x.std() > 0 else 1)"],
+    ),
+    "rate of nothing": (
+        HEAD
+        + """
+import pandas as pd
+
+table = pd.DataFrame({"sold": np.ones(41), "visits": [*range(1, 30), 0, *range(1, 12)]})
+table["rate"] = table["sold"] / table["visits"]
+x = torch.tensor(table[["rate", "sold"]].to_numpy(), dtype=torch.float32)
+"""
+        + NET.format(out=1)
+        + """
+    loss = net(x[i : i + 10]).square().mean()
+    LOOP
+""",
+        "drop_rows",
+        ['table = table[table["visits"] != 0]'],
+    ),
     "range of a column": (
         HEAD
         + """

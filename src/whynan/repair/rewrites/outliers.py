@@ -16,6 +16,7 @@ from whynan.repair.project import Project
 from whynan.repair.rewrites.amounts import unused
 from whynan.repair.rewrites.features import between
 from whynan.repair.rewrites.plain import again
+from whynan.repair.rewrites.reading import datasets
 from whynan.repair.source import Source
 
 USUAL = 0.7  # of the values
@@ -34,6 +35,10 @@ def propose(case: Case) -> Iterator[Candidate]:
         return
     yield from _read_together(case, odd)
     for source in case.files():
+        for before, names in datasets(source):
+            if len(names) > 1:
+                yield from _left_out(case, source, before, names, odd, after=False)
+                return
         for loop in source.every(cst.For):
             if "backward()" not in source.code(loop.body):
                 continue
@@ -138,10 +143,12 @@ def _named(source: Source, assign: cst.Assign) -> set[str]:
 def _left_out(
     case: Case,
     source: Source,
-    line: cst.SimpleStatementLine,
+    line: cst.CSTNode,
     names: list[str],
     odd: Oddity,
     by: str | None = None,
+    *,
+    after: bool = True,
 ) -> Iterator[Candidate]:
     """Found by one of them, if it is known which."""
     keep, limit = unused(source, "measured", line), between(odd)
@@ -155,5 +162,6 @@ def _left_out(
     for name in [by] if by is not None else order:
         test = f"{name}.abs() < {limit}"
         test = f"({test}).all(dim=1)" if odd.column is not None else test
-        edit = Edit(source).after(line, f"{keep} = {test}", f"{', '.join(names)} = {rows}")
+        put = Edit(source).after if after else Edit(source).before
+        edit = put(line, f"{keep} = {test}", f"{', '.join(names)} = {rows}")
         yield from case.change(edit, "drop_fill_values", title, Tier.GUARD)

@@ -30,6 +30,7 @@ def propose(case: Case) -> Iterator[Candidate]:
     elif case.mechanism == "nonfinite_data" and case.origin.phase == "optimizer":
         yield from _of_a_schedule(case)
         yield from _no_history(case)
+        yield from _past_the_end(case)
     elif case.mechanism == "empty_reduction" and case.origin.op.startswith("array."):
         yield from _no_history(case)
 
@@ -109,6 +110,29 @@ def _of_a_schedule(case: Case) -> Iterator[Candidate]:
             edits.append(edit)
     if edits:
         yield from case.change_all(edits, "divisor_at_least_1", TITLE, Tier.GUARD)
+
+
+def _past_the_end(case: Case) -> Iterator[Candidate]:
+    """`(1 - step / total) ** 0.9`: below 0 it has no such power."""
+    try:
+        sources = list(Project(case).everything())
+    except Lost:
+        return
+    for source in sources:
+        for part in source.every(cst.BinaryOperation):
+            base = part.left if binary(part, cst.Power) is not None else None
+            power = number_of(part.right)
+            if binary(base, cst.Subtract) is None or base is None or not power or power % 1 == 0:
+                continue
+            bare, numpy = source.code(base.with_changes(lpar=(), rpar=())), source.imported("numpy")
+            text = f"max({bare}, 0.0)"
+            if f"{source.torch_name()}." in bare:
+                text = f"({bare}).clamp(min=0)"
+            elif numpy is not None:
+                text = f"{numpy}.maximum({bare}, 0)"
+            title = f"let this schedule end at 0: below, {power:g} is no power of it"
+            edit = Edit(source).replace(base, text)
+            yield from case.change(edit, "np_maximum", title, Tier.GUARD)
 
 
 def _no_history(case: Case) -> Iterator[Candidate]:
