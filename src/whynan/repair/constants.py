@@ -18,6 +18,7 @@ from whynan.repair.places import Lost, Place, argument_for, class_of, given_by
 from whynan.repair.project import Project
 from whynan.repair.source import Expression, Source
 
+CASTS = ("float", "int", "float32", "float64", "tensor", "as_tensor")
 DEPTH = 6  # names behind names
 
 
@@ -82,7 +83,7 @@ class Constants:
             name, first = source.code(node.func).split(".")[-1], node.args[0].value
             if name == "get" and isinstance(first, cst.SimpleString):  # `cfg.get("lr", 0.1)`
                 yield from self._settings(str(first.evaluated_value))
-            elif name in ("float", "int") and len(node.args) == 1:
+            elif name in CASTS and len(node.args) == 1:
                 yield Place(source, first)
 
     def _of_name(self, source: Source, name: cst.Name, depth: int) -> Iterator[Place]:

@@ -11,6 +11,7 @@ from whynan.repair.rewrites import (
     ceilings,
     clamps,
     corrections,
+    counted,
     data,
     division,
     domain,
@@ -46,7 +47,7 @@ from whynan.repair.rewrites import (
 )
 
 FAMILIES = (
-    marked, entropy, noise, squashed, products, moments, existing, options, schedules, logarithms, across, moved, running_sums, corrections, iterations, ceilings, exponentials, log_space, roots, selection, plain, division, domain, clamps, learnt, masks, matrices, precision, switches, spreads, gaps, reading, outliers, data,
+    marked, entropy, noise, squashed, products, moments, existing, options, schedules, counted, logarithms, across, moved, running_sums, corrections, iterations, ceilings, exponentials, log_space, roots, selection, plain, division, domain, clamps, learnt, masks, matrices, precision, switches, spreads, gaps, reading, outliers, data,
     features,
     training,
 )  # fmt: skip
@@ -66,7 +67,7 @@ def propose(case: Case) -> list[Candidate]:
     """Every change that fits the recorded dataflow and the source: exact ones first."""
     found: list[Candidate] = []
     for family in (
-        (schedules, spreads, plain, arrays, gaps, reading, data)
+        (schedules, counted, spreads, plain, arrays, gaps, reading, data)
         if arrays.is_array(case)
         else FAMILIES
     ):
