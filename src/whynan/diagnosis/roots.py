@@ -55,7 +55,7 @@ def _root(
     if code == "setting" and unstable is not None:
         name, value = unstable.name, number(unstable.value)
         fix = Fix(kind="setting", title=f"lower `{name}`, which is {value}: {unstable.why}")
-        return f"training diverged: {name} {value} is too high", fix
+        return f"training diverged: {name} {value} is too high", (fix,)
     if code == "high_learning_rate" and rates:
         rate = number(rates[-1])
         fix = Fix(kind="lower_lr", title=f"lower the learning rate, which is {rate}")

@@ -70,6 +70,9 @@ class Project:
                     text = self.case.originals.text(path)
                 if text is not None and "\r" not in text:
                     self._settings.append(Settings(path, text))
+            said = "\n".join(self._all_texts().values()) if len(self._settings) > 1 else ""
+            named = [f for f in self._settings if os.path.basename(f.path) in said]
+            self._settings = named or self._settings  # of several, those that the program names
         yield from self._settings
 
     def _all_texts(self) -> dict[str, str]:

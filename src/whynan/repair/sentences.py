@@ -9,6 +9,7 @@ import libcst as cst
 
 from whynan.model import number
 from whynan.ops.table import row, that
+from whynan.repair.calls import binary, fn
 from whynan.repair.case import Case
 from whynan.repair.rewrites.kernels import underflowed_kernel
 from whynan.repair.rewrites.masks import MASKED, draws
@@ -106,6 +107,23 @@ def _empty(case: Case) -> str | None:
         "there is nothing to average: 0 values were left when it was computed, and no number is right "
         "for the mean of nothing. Look at what chose them: a filter or split that lets nothing "
         "through, a loader that gives no batch (`drop_last=True` with fewer samples than a batch)"
+    )
+
+
+def _shares_of_nothing(case: Case) -> str | None:
+    """`counts / counts.sum(1, keepdim=True)` of a row of zeros."""
+    source, quotient = case.source, binary(case.node, cst.Divide)
+    total = fn(source, quotient.right) if source is not None and quotient is not None else None
+    if case.mechanism != "division_by_zero" or source is None or quotient is None or total is None:
+        return None
+    if total.name != "sum" or not source.same(total.operand, quotient.left):
+        return None
+    index = case.culprit.index if case.culprit is not None else None
+    what = source.quoted(quotient.left, "the numerator")
+    where = f"row {index[0]} of {what}" if index else what
+    return (
+        f"{where} adds up to 0: shares of nothing have no value, and no distribution can be made of them. Leave "
+        "such rows out where they are chosen, or count one more of each, which gives equal shares"
     )
 
 
@@ -245,6 +263,7 @@ ATTEMPTS = (
     _nothing_to_draw,
     _indefinite,
     _empty,
+    _shares_of_nothing,
     _poisoned,
     _dead_columns,
     _rate_of_a_schedule,

@@ -11,6 +11,7 @@ from whynan.repair.rewrites import (
     ceilings,
     clamps,
     corrections,
+    counted,
     data,
     division,
     domain,
@@ -39,13 +40,14 @@ from whynan.repair.rewrites import (
     running_sums,
     schedules,
     selection,
+    spreads,
     squashed,
     switches,
     training,
 )
 
 FAMILIES = (
-    marked, entropy, noise, squashed, products, moments, existing, options, schedules, logarithms, across, moved, running_sums, corrections, iterations, ceilings, exponentials, log_space, roots, selection, plain, division, domain, clamps, learnt, masks, matrices, precision, switches, gaps, reading, outliers, data,
+    marked, entropy, noise, squashed, products, moments, existing, options, schedules, counted, logarithms, across, moved, running_sums, corrections, iterations, ceilings, exponentials, log_space, roots, selection, plain, division, domain, clamps, learnt, masks, matrices, precision, switches, spreads, gaps, reading, outliers, data,
     features,
     training,
 )  # fmt: skip
@@ -71,7 +73,9 @@ def propose(case: Case) -> list[Candidate]:
     """Every change that fits the recorded dataflow and the source: exact ones first."""
     found: list[Candidate] = []
     for family in (
-        (schedules, plain, arrays, gaps, reading, data) if arrays.is_array(case) else FAMILIES
+        (schedules, counted, spreads, plain, arrays, gaps, reading, data)
+        if arrays.is_array(case)
+        else FAMILIES
     ):
         try:
             found += (moved.handed_over(case, candidate) for candidate in family.propose(case))

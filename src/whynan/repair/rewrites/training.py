@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 
 import libcst as cst
@@ -13,6 +14,7 @@ from whynan.repair.calls import number_of
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.constants import Constants, entries_of
 from whynan.repair.edit import Edit
+from whynan.repair.places import Lost
 from whynan.repair.project import Project
 from whynan.repair.source import Expression, Source
 
@@ -49,9 +51,10 @@ def propose(case: Case) -> Iterator[Candidate]:
         yield from _stable(case, case.anomaly.evidence.around.unstable)
         return  # at another rate it would only take longer
     diverged = in_step or _diverged(case)
+    yield from _drawn_narrower(case)
     for source in case.files():
         yield from _initialised(case, source)
-        if in_step:
+        if diverged:
             yield from _less_decay(case, source)
         if case.origin.step > 0 and diverged:
             yield from _slower_by_hand(case, source)
@@ -208,6 +211,10 @@ def _setting(
         table = constants.table(home, arg.value) if arg.star == "**" else None
         if table is not None:
             found += [(table[0], entry.value) for entry in entries_of(table[1], name)]
+        elif arg.star == "**":
+            found += [(f, node) for f in constants.project.settings() for node in f.numbers(name)]
+    if len(found) > 1:
+        return None
     for where, node in found:
         literal = constants.of(where, node)
         if literal is not None and isinstance(literal.node, Expression):
@@ -254,16 +261,16 @@ def _stable(case: Case, unstable: Unstable) -> Iterator[Candidate]:
 
 def _less_decay(case: Case, source: Source) -> Iterator[Candidate]:
     """A weight decay that more than undoes a step makes the weight grow."""
-    given = [a.value for c in optimizers(source) if (a := _keyword(c, "weight_decay"))]
-    given += [
-        e.value
+    places = [_setting(case, source, call, "weight_decay") for call in optimizers(source)]
+    places += [
+        (source, e.value)
         for e in source.every(cst.DictElement)
         if source.code(e.key).strip("'\"") == "weight_decay"
     ]
-    for node in given:
-        value = number_of(node)
-        if value is not None and value >= 1:
-            edit = Edit(source).replace(node, _short(value * 0.001))
+    for place in places:
+        value = number_of(place[1]) if place is not None else None
+        if place is not None and value is not None and value >= 1:
+            edit = Edit(place[0]).replace(place[1], _short(value * 0.001))
             title = "lower the weight decay: times the learning rate it must stay below 1"
             yield from case.change(edit, "lower_weight_decay", title, Tier.TRAINING)
 
@@ -322,3 +329,32 @@ def _initialised(case: Case, source: Source) -> Iterator[Candidate]:
     if found:
         title = "initialise the weights for their number of inputs"
         yield from case.change(edit, "kaiming_init", title, Tier.TRAINING)
+
+
+def _drawn_narrower(case: Case) -> Iterator[Candidate]:
+    """`init.normal_(w, std=cfg.init_std)`: the number itself, by the number of inputs."""
+    if not any(c.code == "bad_init" for c in case.anomaly.finding.causes):
+        return
+    widths = [
+        o.stats.shape[-1]
+        for o in case.origin.inputs
+        if o.stats is not None and len(o.stats.shape) == 2
+    ]
+    constants = Constants(Project(case))
+    try:
+        calls = [(s, c) for s in constants.project.mentioning("std") for c in s.every(cst.Call)]
+    except Lost:
+        return
+    for source, call in calls if widths else ():
+        given = _keyword(call, "std") if _name(call) in ("normal_", "trunc_normal_") else None
+        literal = constants.of(source, given.value) if given is not None else None
+        value = number_of(literal.node) if literal is not None else None
+        narrow = f"{(2 / widths[0]) ** 0.5:.1g}"
+        if literal is None or value is None or float(narrow) >= value:
+            continue
+        if isinstance(literal.node, Expression) and given is not None and literal.node is not given.value:  # fmt: skip
+            file, line = os.path.basename(literal.source.path), literal.source.line(literal.node)
+            title = f"draw the weights {narrow} wide, for their number of inputs, where that is set ({file}, line {line})"
+            edit = Edit(literal.source).replace(literal.node, narrow)
+            yield from case.change(edit, "kaiming_init", title, Tier.TRAINING)
+            return
