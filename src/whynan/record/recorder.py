@@ -278,10 +278,8 @@ class Recorder:
         """What a report has to say about the recording itself."""
         tracer, notes = self.tracer, list(self.notes)
         if tracer.failures and not tracer.broken:
-            notes.append(
-                f"{tracer.failures} operations could not be recorded; "
-                f"the last one: {tracer.last_failure}"
-            )
+            what = f"{tracer.failures} operations could not be recorded"
+            notes.append(f"{what}; the last one: {tracer.last_failure}")
         notes += self.quiet.left_alone()
         if tracer.broken:
             notes.append(f"whynan stepped aside after an error of its own: {tracer.broken}")
