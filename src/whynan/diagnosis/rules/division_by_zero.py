@@ -139,6 +139,8 @@ def _first(op: OpRecord, divisor: Operand) -> str:
     shown, zeros = op.outputs[0], divisor.stats.zeros if divisor.stats is not None else 0
     if not divisor.index or shown.first not in (None, shown.index):
         return ""
+    if divisor.stats is not None and zeros == divisor.stats.count:
+        return ""
     return f", the first{at(divisor.index)}" if zeros > 1 else at(divisor.index)
 
 
@@ -180,7 +182,7 @@ def _fixes(op: OpRecord, evidence: Evidence, divisor: Operand | None = None) -> 
 def _of_a_number(op: OpRecord) -> tuple[Fix, ...]:
     """The program computed it in Python: a schedule, a length, a setting."""
     name = right_number(op) or "the number"
-    shown = f"`max({name}, eps)`" if name.isidentifier() else "`max(number, eps)`"
+    shown = f"`max({name}, 1e-6)`" if name.isidentifier() else "`max(number, 1e-6)`"
     return (
         Fix(kind="bound_number", title=f"the divisor is a plain number: keep it above 0 where it is computed, {shown}, or at least 1 for a count"),
     )  # fmt: skip

@@ -82,7 +82,7 @@ def nonfinite_data(op: OpRecord, evidence: Evidence) -> Finding | None:
     return Finding(
         headline=f"{subject(evidence)} because {what}",
         observed=tuple(observed),
-        label=f"{are_bad(stats) if stats is not None and stats.nonfinite else bad_values(stats)}, as it comes in",
+        label=f"{are_bad(stats) if stats is not None and stats.nonfinite else bad_values(stats)} on arrival",
         culprit=0 if value is not None else None,
         unknown=("what made it: the batch came from a worker process of the DataLoader, and those are not seen",) if hidden else (),
         fixes=(_earlier(value),) if loaded or held or (value and value.kept_as) else (ONE_PROCESS, *clean) if hidden else clean,

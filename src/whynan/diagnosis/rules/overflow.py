@@ -113,9 +113,9 @@ def _observed(op: OpRecord, dtype: str, culprit: Operand | None) -> tuple[str, .
     limit = dtype_max(dtype)
     if op.exact is not None and math.isfinite(op.exact) and limit is not None:
         where = (
-            f"the largest {dtype} is {number(limit)}"
+            f"the largest {dtype} is {limit:.5g}"
             if abs(op.exact) > limit
-            else f"a sum or product on the way exceeded {number(limit)}, the largest {dtype}"
+            else f"a sum or product on the way exceeded {limit:.5g}, the largest {dtype}"
         )
         facts.append(f"in float64 the result is {number(op.exact)}; {where}")
     values = [
