@@ -270,17 +270,15 @@ class Form:
         if call is not None and call.name == "det" and not call.inplace:
             self.leaves += 1
             return f"torch.logdet({self.source.code(call.operand)})"
-        if call is None or call.inplace or call.name not in ("sum", "cumsum", "mean", "prod"):
+        along = {"cumsum": "logcumsumexp", "prod": "sum"}
+        if call is None or call.inplace or call.name not in ("sum", "mean", *along):
             return None
         inside = self.of(call.operand)
         if inside is None:
             return None
-        if call.name == "cumsum":
-            return call.rebuilt(
-                "logcumsumexp", receiver(inside) if call.namespace is None else inside
-            )
-        if call.name == "prod":
-            return call.rebuilt("sum", receiver(inside) if call.namespace is None else inside)
+        if call.name in along:
+            text = receiver(inside) if call.namespace is None else inside
+            return call.rebuilt(along[call.name], text)
         total = f"torch.logsumexp({receiver(inside)}.flatten(), dim=0)"
         if call.rest:
             total = call.rebuilt("logsumexp", inside, namespace="torch")
