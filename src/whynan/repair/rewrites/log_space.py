@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
+from whynan.ops.table import reading
 from whynan.repair.calls import Fn, binary, fn, is_one, number_of, one_minus
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
@@ -22,7 +23,8 @@ MECHANISMS = frozenset(
 TITLE = "stay in log space: neither the exponentials nor their quotient leave the range of the type"
 DEPTH = 12
 DIAGONALS = ("diag", "diagonal")
-JOINS = ("cat", "concat", "stack", "hstack", "vstack")
+SUMS = ("sum", "cumsum", "mean")
+JOINS = reading("join")
 
 
 def propose(case: Case, *, open_: bool = False) -> Iterator[Candidate]:
@@ -270,7 +272,7 @@ class Form:
         if call is not None and call.name == "det" and not call.inplace:
             self.leaves += 1
             return f"torch.logdet({self.source.code(call.operand)})"
-        if call is None or call.inplace or call.name not in ("sum", "cumsum", "mean", "prod"):
+        if call is None or call.inplace or call.name not in (*SUMS, "prod"):
             return None
         inside = self.of(call.operand)
         if inside is None:
