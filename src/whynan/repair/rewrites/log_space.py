@@ -20,7 +20,12 @@ MECHANISMS = frozenset(
     {"overflow", "log_nonpositive", "gradient_singularity", "inf_over_inf", "division_by_zero",
      "inf_minus_inf", "zero_times_inf"}
 )  # fmt: skip
-TITLE = "stay in log space: neither the exponentials nor their quotient leave the range of the type"
+TITLES = {
+    "log_space": "stay in log space: neither the exponentials nor their quotient leave the range of the type",
+    "softplus": "use `softplus`, which does not compute the exponential of a large number",
+    "logsumexp": "sum in log space: `logsumexp` neither overflows nor rounds to 0",
+    "logdet": "take the logarithm of the determinant without computing the determinant",
+}
 DEPTH = 12
 DIAGONALS = ("diag", "diagonal")
 SUMS = ("sum", "cumsum", "mean")
@@ -34,13 +39,17 @@ def propose(case: Case, *, open_: bool = False) -> Iterator[Candidate]:
         return
     for keeps in (True, False):
         edit, touched = Edit(source), set[cst.CSTNode]()
-        for form in _forms(source, node, keeps, open_):
+        forms = _forms(source, node, keeps, open_)
+        for form in forms:
             edit.replace(form.log.node, form.text).inline(form.values)
             for value, text in form.kept.items():
                 edit.replace(value, text)
             touched |= form.touched()
         if node in touched and not edit.is_nested():
-            yield from case.change(edit, "log_space", TITLE, Tier.EXACT)
+            alone = fn(source, cst.parse_expression(forms[0].text)) if len(forms) == 1 else None
+            name = alone.name if alone is not None and alone.namespace is not None else ""
+            kind = name if name in TITLES else "log_space"
+            yield from case.change(edit, kind, TITLES[kind], Tier.EXACT)
             return
 
 
