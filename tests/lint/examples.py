@@ -442,6 +442,8 @@ SILENT: dict[str, list[str]] = {
         "n = mask.sum()\nassert n > 0\nreturn (x * mask).sum() / n",
     ],
     "div-norm": [
+        "first = x[:, 0:1]\nreturn x / torch.norm(first, dim=-1, keepdim=True)",
+        "return x / x.narrow(1, 0, 1).norm(dim=-1, keepdim=True)",
         "v = F.normalize(x, dim=-1)\nreturn v / v.norm(dim=-1, keepdim=True)",
         "return F.normalize(x, dim=-1)",
         "return x / (x.norm(dim=-1, keepdim=True) + 1e-6)",
