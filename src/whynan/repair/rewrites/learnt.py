@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import libcst as cst
+
 from whynan.model import OpRecord
 from whynan.ops.table import that
 from whynan.repair.calls import fn
@@ -15,10 +17,12 @@ MECHANISMS = ("division_by_zero", "log_nonpositive", "invalid_domain", "gradient
 POSITIVE = ("softplus", "relu", "elu")
 KEEPS = that("keeps")
 BETWEEN = that("keeps") | {"div", "mul"}
+SOFTPLUS = "let the network predict what is positive by its form: a bound would stop the gradient where it matters"
 TITLE = "keep this positive where the network makes it: as a scale or rate it must not round to 0"
 
 
 def propose(case: Case) -> Iterator[Candidate]:
+    yield from _refused(case)
     yield from _made_positive(case)
     yield from _floored(case)
 
@@ -53,8 +57,28 @@ def _made_positive(case: Case) -> Iterator[Candidate]:
     if source is None or node is None:
         return
     edit = Edit(source).replace(node, f"{source.functional()}.softplus({source.code(node)}) + 1e-6")
-    title = "let the network predict what is positive by its form: a bound would stop the gradient where it matters"
-    yield from case.change(edit, "softplus_output", title, Tier.GUARD)
+    yield from case.change(edit, "softplus_output", SOFTPLUS, Tier.GUARD)
+
+
+def _refused(case: Case) -> Iterator[Candidate]:
+    """`Normal(loc(h), 1 + scale(h))`, `Dirichlet(torch.relu(net(x)))`: a distribution needs it above 0."""
+    source, call, operand = case.source, case.node, case.origin.inputs[:1]
+    if case.forward_op != "refused" or source is None or not isinstance(call, cst.Call):
+        return
+    if case.origin.scalars.get("needs") != "above 0" or not any(
+        op.name in LAYERS for op in operand[0].upstream
+    ):
+        return
+    for arg in call.args:
+        text = source.code(arg.value)
+        if text.replace(" ", "") != (operand[0].name or "").replace(" ", ""):
+            continue
+        made = fn(source, source.value_of(arg.value) or arg.value)
+        node, inner = arg.value, text
+        if made is not None and made.name in ("relu", "abs") and not made.inplace:
+            node, inner = made.node, source.code(made.operand)
+        edit = Edit(source).replace(node, f"{source.functional()}.softplus({inner}) + 1e-3")
+        yield from case.change(edit, "softplus_output", SOFTPLUS, Tier.GUARD)
 
 
 def _floored(case: Case) -> Iterator[Candidate]:
@@ -72,6 +96,13 @@ def _floored(case: Case) -> Iterator[Candidate]:
         node = source.expression_at(op.site) if source is not None else None
         call = fn(source, node) if source is not None else None
         if source is None or node is None or call is None or call.name != op.name or call.inplace:
+            return
+        if op.name == "relu":
+            text = call.rebuilt(
+                "softplus", source.code(call.operand), namespace=source.functional()
+            )
+            edit = Edit(source).replace(node, f"{text} + 1e-4")
+            yield from case.change(edit, "softplus_output", SOFTPLUS, Tier.GUARD)
             return
         edit = Edit(source).replace(node, f"{source.code(node)} + 1e-3")
         yield from case.change(edit, "positive_floor", TITLE, Tier.GUARD)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
+from whynan.ops.table import reading
 from whynan.repair.calls import Fn, binary, fn, is_one, number_of, one_minus
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
@@ -19,37 +20,47 @@ MECHANISMS = frozenset(
     {"overflow", "log_nonpositive", "gradient_singularity", "inf_over_inf", "division_by_zero",
      "inf_minus_inf", "zero_times_inf"}
 )  # fmt: skip
-TITLE = "stay in log space: neither the exponentials nor their quotient leave the range of the type"
+TITLES = {
+    "log_space": "stay in log space: neither the exponentials nor their quotient leave the range of the type",
+    "softplus": "use `softplus`, which does not compute the exponential of a large number",
+    "logsumexp": "sum in log space: `logsumexp` neither overflows nor rounds to 0",
+    "logdet": "take the logarithm of the determinant without computing the determinant",
+}
 DEPTH = 12
 DIAGONALS = ("diag", "diagonal")
-JOINS = ("cat", "concat", "stack", "hstack", "vstack")
+SUMS = ("sum", "cumsum", "mean")
+JOINS = reading("join")
 
 
-def propose(case: Case) -> Iterator[Candidate]:
+def propose(case: Case, *, open_: bool = False) -> Iterator[Candidate]:
     """Every logarithm of the function that has such a form, if what failed is part of one."""
     source, node = case.source, case.node
     if source is None or node is None or case.mechanism not in MECHANISMS:
         return
     for keeps in (True, False):
         edit, touched = Edit(source), set[cst.CSTNode]()
-        for form in _forms(source, node, keeps):
+        forms = _forms(source, node, keeps, open_)
+        for form in forms:
             edit.replace(form.log.node, form.text).inline(form.values)
             for value, text in form.kept.items():
                 edit.replace(value, text)
             touched |= form.touched()
         if node in touched and not edit.is_nested():
-            yield from case.change(edit, "log_space", TITLE, Tier.EXACT)
+            alone = fn(source, cst.parse_expression(forms[0].text)) if len(forms) == 1 else None
+            name = alone.name if alone is not None and alone.namespace is not None else ""
+            kind = name if name in TITLES else "log_space"
+            yield from case.change(edit, kind, TITLES[kind], Tier.EXACT)
             return
 
 
-def _forms(source: Source, node: Expression, keeps: bool) -> list[Form]:
+def _forms(source: Source, node: Expression, keeps: bool, open_: bool) -> list[Form]:
     scope = source.scope(node)
     found = []
     for call in source.every(cst.Call, None if scope is source.module else scope):
         log = fn(source, call)
         if log is None or log.name != "log" or log.inplace or log.rest:
             continue
-        form = Form(source, log, keeps)
+        form = Form(source, log, keeps, open_)
         text = form.of(log.operand)
         if text is not None and form.leaves:
             form.text = text
@@ -79,6 +90,9 @@ class Form:
     source: Source
     log: Fn
     keeps: bool  # a variable that held an exponential may hold the exponent
+    open: bool = (
+        False  # a function of the user's may be a factor: its logarithm is looked into later
+    )
     text: str = ""
     values: list[Expression] = field(default_factory=list)  # of variables that were taken over
     kept: dict[Expression, str] = field(default_factory=dict)
@@ -130,6 +144,9 @@ class Form:
         if parts is not None:
             left, right = self._factor(parts.left), self._factor(parts.right)
             return f"{left} + {right}" if left is not None and right is not None else None
+        if self.open and isinstance(node, cst.Call) and fn(self.source, node) is None:
+            self.leaves += 1
+            return f"{code}.log()"  # what the user's function returns
         is_plain = isinstance(node, (cst.Name, cst.Attribute, cst.Subscript))
         if is_plain and _is_exponential(self.source, node):
             return None  # it would leave the range before its logarithm is taken
@@ -264,13 +281,15 @@ class Form:
         if call is not None and call.name == "det" and not call.inplace:
             self.leaves += 1
             return f"torch.logdet({self.source.code(call.operand)})"
-        if call is None or call.inplace or call.name not in ("sum", "mean", "prod"):
+        along = {"cumsum": "logcumsumexp", "prod": "sum"}
+        if call is None or call.inplace or call.name not in ("sum", "mean", *along):
             return None
         inside = self.of(call.operand)
         if inside is None:
             return None
-        if call.name == "prod":
-            return call.rebuilt("sum", receiver(inside) if call.namespace is None else inside)
+        if call.name in along:
+            text = receiver(inside) if call.namespace is None else inside
+            return call.rebuilt(along[call.name], text)
         total = f"torch.logsumexp({receiver(inside)}.flatten(), dim=0)"
         if call.rest:
             total = call.rebuilt("logsumexp", inside, namespace="torch")

@@ -48,7 +48,14 @@ def propose(case: Case) -> Iterator[Candidate]:
         and case.mechanism in ("overflow", "division_by_zero", "inf_minus_inf")
     ):
         for file in case.files():
-            yield from _in_bfloat16(case, file)
+            if not _is_mark(case):
+                yield from _in_bfloat16(case, file)
+
+
+def _is_mark(case: Case) -> bool:
+    """The largest number of an integer type: 65535 stands for "no value", and is none in any type."""
+    value = case.origin.inputs[0].value if case.origin.inputs else None
+    return case.origin.name == "_to_copy" and value in (2.0**16 - 1, 2.0**31 - 1, 2.0**32 - 1)
 
 
 def _lower_scale(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:
@@ -111,7 +118,7 @@ def _scaled_first(case: Case, source: Source, node: Expression) -> Iterator[Cand
         if not known or line is None or source.start(scaled) < source.start(node):
             continue
         text = _of_scaled(source, node, f"{sign} {source.receiver(scaled.right)}")
-        if text is None:
+        if text is None or not _is_there(source, scaled.right, node):
             return
         edit = Edit(source).replace(node, text)
         whole = source.parent(scaled)
@@ -121,6 +128,13 @@ def _scaled_first(case: Case, source: Source, node: Expression) -> Iterator[Cand
             edit.replace(scaled, name)
         yield from case.change(edit, "scale_first", SCALE_FIRST, Tier.EXACT)
         return
+
+
+def _is_there(source: Source, scale: Expression, node: Expression) -> bool:
+    """Whether all that it names has its value by the time of the product."""
+    names = [n for n in source.every(cst.Name, scale) if source.reads(n)]
+    given = [t for n in names for t in source.bindings(n.value, source.scope(node))]
+    return all(source.start(target) < source.start(node) for target in given)
 
 
 def _scaled_inside(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator
 
 import libcst as cst
 
+from whynan.ops.table import row
 from whynan.repair.calls import binary, fn
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.source import Expression, Source
+
+CALLED = re.compile(r"(^|[^a-z])(mask|masks|valid|keep|alive|active|present|observed|known|loss_mask|weight|weights|w)([^a-z]|$)")  # fmt: skip
+SINGULAR = frozenset(
+    {"gradient_singularity", "sqrt_negative", "invalid_domain", "log_nonpositive", "division_by_zero",
+     "inf_minus_inf"}
+)  # fmt: skip
 
 
 def propose(case: Case) -> Iterator[Candidate]:
@@ -18,20 +27,70 @@ def propose(case: Case) -> Iterator[Candidate]:
         return
     if case.mechanism == "zero_times_inf":
         yield from _without_weight(case, source, node)
-    if case.mechanism not in ("gradient_singularity", "sqrt_negative", "overflow"):
+    singular = _singular_operand(source, node)
+    if case.mechanism in SINGULAR:
+        yield from _weighed_later(case, source, node, singular)
+    if case.mechanism not in (
+        "gradient_singularity",
+        "sqrt_negative",
+        "overflow",
+        "invalid_domain",
+    ):
         return
     chosen = _where_around(source, node)
-    singular = _singular_operand(source, node)
     if chosen is None or singular is None:
         return
     where, in_first = chosen
     condition = source.code(where.args[0].value)
-    operand = source.code(singular)
-    pair = f"{operand}, 1.0" if in_first else f"1.0, {operand}"
+    operand, safe = source.code(singular), _safe(source, node)
+    pair = f"{operand}, {safe}" if in_first else f"{safe}, {operand}"
     text = f"torch.where({condition}, {pair})"
     title = "make the operand safe before the operation, not only its result afterwards"
     edit = Edit(source).replace(singular, text)
     yield from case.change(edit, "double_where", title, Tier.EXACT)
+
+
+def _weighed_later(
+    case: Case, source: Source, node: Expression, singular: Expression | None
+) -> Iterator[Candidate]:
+    """`(per_step * valid).sum()`: what is multiplied by 0 in the end need not be computed before."""
+    mask = _mask_after(source, node)
+    if mask is None:
+        return
+    test = f"{source.receiver(mask)} != 0"
+    edit = Edit(source)
+    if binary(node, cst.Subtract) is not None:
+        edit.replace(node, f"torch.where({test}, {source.code(node)}, 0.0)")
+    elif singular is not None:
+        edit.replace(
+            singular, f"torch.where({test}, {source.code(singular)}, {_safe(source, node)})"
+        )
+    title = f"leave out before the operation what is multiplied by 0 after it ({source.quoted(mask, 'the mask')})"
+    yield from case.change(edit, "double_where", title, Tier.EXACT)
+
+
+def _mask_after(source: Source, node: Expression) -> Expression | None:
+    """What a value made of this one is multiplied by, if that is called a mask and means the same here."""
+    scope = source.scope(node)
+    within = None if scope is source.module else scope
+    made: set[str] = set()
+
+    def holds(part: cst.CSTNode) -> bool:
+        nodes = (part, *source.below(part))
+        return any(n is node or (isinstance(n, cst.Name) and n.value in made) for n in nodes)
+
+    for assign in source.every(cst.Assign, within):
+        target = assign.targets[0].target
+        if isinstance(target, cst.Name) and source.start(assign) >= source.start(source.statement(node) or node) and holds(assign.value):  # fmt: skip
+            made.add(target.value)
+    for product in source.every(cst.BinaryOperation, within):
+        if not isinstance(product.operator, cst.Multiply) or product is node:
+            continue
+        for mask, other in ((product.right, product.left), (product.left, product.right)):
+            named = isinstance(mask, (cst.Name, cst.Attribute, cst.Subscript))
+            if named and CALLED.search(source.code(mask).lower()) and not holds(mask) and holds(other):  # fmt: skip
+                return mask if source.means_the_same(mask, product, node) else None
+    return None
 
 
 def _without_weight(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:
@@ -42,9 +101,9 @@ def _without_weight(case: Case, source: Source, node: Expression) -> Iterator[Ca
         return
     sides = (product.left, product.right)
     weight, term = sides if values[0] == 0 else sides[::-1]
-    if not isinstance(weight, (cst.Name, cst.Attribute)):
+    if any(isinstance(part, cst.Call) for part in source.below(weight)):
         return  # it would be computed twice
-    text = f"torch.where({source.code(weight)} == 0, 0.0, {source.code(term)})"
+    text = f"torch.where({source.receiver(weight)} == 0, 0.0, {source.code(term)})"
     title = "leave out the terms whose weight is 0, infinite ones too"
     edit = Edit(source).replace(term, text)
     yield from case.change(edit, "where_weighted", title, Tier.GUARD)
@@ -66,6 +125,17 @@ def _where_around(source: Source, node: Expression) -> tuple[cst.Call, bool] | N
                     return call.node, inside is args[1]
             inside = outer
     return None
+
+
+def _safe(source: Source, node: Expression) -> str:
+    """A number inside the domain."""
+    call = fn(source, node)
+    domain = row(call.name).domain if call is not None else None
+    if domain is None or (1.0 in domain and domain.high == math.inf and domain.low < 1):
+        return "1.0"
+    if math.isinf(domain.low) or math.isinf(domain.high):
+        return f"{domain.low + 1 if math.isinf(domain.high) else domain.high - 1}"
+    return f"{(domain.low + domain.high) / 2}"
 
 
 def _singular_operand(source: Source, node: Expression) -> Expression | None:
