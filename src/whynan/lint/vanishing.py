@@ -20,7 +20,7 @@ MASKS = re.compile(r"mask", re.I)
 SELECTS = re.compile(
     r"valid|pos(itive)?s?$|(^|_)fg|foreground|pad|seq|len", re.I
 )  # of a mask's own name
-AS_IT_IS = ("piece", "item", "unknown", "merged", "patched")  # nothing is known of its making
+AS_IT_IS = ("piece", "item", "index", "unknown", "merged")  # nothing is known of its making
 CONSTANT = that("constant")
 PLACES = re.compile(r"(^|[._])(pos|positions?|coords?|coordinates|xyz|points?)(_|$)", re.I)
 
