@@ -141,7 +141,10 @@ def _is_numbered(
         return False
     above = _gives(constants, source, name)
     if isinstance(above, (cst.For, cst.CompFor)):
-        return source.code(above.iter).startswith(("range(", "enumerate("))
+        over, target = source.code(above.iter), above.target
+        first = target.elements[0].value if isinstance(target, cst.Tuple) else target
+        is_first = isinstance(first, cst.Name) and first.value == name.value
+        return over.startswith("range(") or (over.startswith("enumerate(") and is_first)
     if not isinstance(above, cst.Param):
         return False
     try:
