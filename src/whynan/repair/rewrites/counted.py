@@ -64,6 +64,8 @@ def _counted(case: Case, constants: Constants) -> Iterator[Candidate]:
         counter, name = counters[0], source.code(counters[0])
         if _is_numbered(constants, source, counter):
             edit = Edit(source).replace(counter, f"{name} + 1")
+        elif any(type(x) is float and x == 0 for x in case.origin.scalars.values()):
+            continue  # a number that runs down to 0, not one of things
         else:
             edit = Edit(source).replace(counter, f"max({name}, 1)")
         yield from case.change(edit, "count_from_1", TITLE, Tier.GUARD)

@@ -111,6 +111,8 @@ def _floor(
             return _at_an_end(constants, source, node, share)
         if name in ("float", "float32", "tensor", "as_tensor") and node.args:
             return _floor(constants, source, node.args[0].value, share, depth - 1)
+        if name in ("astype", "tolist", "item") and isinstance(node.func, cst.Attribute):
+            return _floor(constants, source, node.func.value, share, depth - 1)
     if isinstance(node, cst.BinaryOperation):
         if isinstance(node.operator, cst.Multiply):
             for side in (node.left, node.right):
