@@ -47,9 +47,97 @@ for step in range(30):
     LOOP
 --- conf.json
 {"optimizer": {"rate": 5.0, "name": "sgd"}, "seed": 0}
+--- older.json
+{"rate": 0.01}
 """,
         "lower_lr",
         ['{"optimizer": {"rate": 0.05, "name": "sgd"}, "seed": 0}'],
+    ),
+    "momentum in a settings file, behind a factory": (
+        """
+import json
+from pathlib import Path
+
+import torch
+from torch import nn
+
+
+def build(model, spec):
+    spec = dict(spec)
+    return getattr(torch.optim, spec.pop("name"))(model.parameters(), **spec)
+
+
+torch.manual_seed(0)
+model = nn.Linear(10, 1)
+optimizer = build(model, json.loads(Path("conf.json").read_text())["optimizer"])
+x = torch.randn(64, 10)
+y = x.sum(1, keepdim=True)
+for step in range(60):
+    loss = ((model(x) - y) ** 2).mean()
+    LOOP
+--- conf.json
+{"optimizer": {"name": "SGD", "lr": 0.01, "momentum": 9.0}}
+""",
+        "lower_momentum",
+        ['{"optimizer": {"name": "SGD", "lr": 0.01, "momentum": 0.9}}'],
+    ),
+    "weight decay in an option": (
+        """
+import argparse
+
+import torch
+from torch import nn
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--weight-decay", type=float, default=50)
+opt = parser.parse_args([])
+torch.manual_seed(0)
+model = nn.Linear(10, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1, weight_decay=opt.weight_decay)
+x = torch.randn(64, 10)
+y = x.sum(1, keepdim=True)
+for step in range(60):
+    loss = ((model(x) - y) ** 2).mean()
+    LOOP
+""",
+        "lower_weight_decay",
+        ['parser.add_argument("--weight-decay", type=float, default=0.0005)'],
+    ),
+    "keywords of a settings file": (
+        """
+import tomllib
+
+import torch
+from net import Net
+
+with open("run.toml", "rb") as f:
+    run = tomllib.load(f)
+torch.manual_seed(0)
+net = Net(**run["net"])
+optimizer = torch.optim.Adam(net.parameters(), **run["adam"])
+x = torch.randn(16, 32)
+for step in range(4):
+    loss = net(x).square().mean()
+    LOOP
+--- net.py
+from torch import nn
+
+
+class Net(nn.Sequential):
+    def __init__(self, width, depth, spread):
+        super().__init__(*(nn.Linear(width, width) for _ in range(depth)))
+        for layer in self:
+            nn.init.normal_(layer.weight, std=spread)
+--- run.toml
+[net]
+width = 32
+depth = 14
+spread = 90.0
+[adam]
+lr = 0.001
+""",
+        "kaiming_init",
+        ["spread = 0.2"],
     ),
     "table that ends at 0": (
         """
@@ -88,6 +176,22 @@ for step in range(6):
         "schedule_floor",
         ["    return max(FIRST * (1 - step / 4), 0.05)"],
     ),
+    "spread that a distribution refuses": (
+        """
+import torch
+from torch import nn
+from torch.distributions import Normal
+
+model = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+for step in range(6):
+    spread = 2.0 - 0.5 * step
+    loss = -Normal(model(torch.ones(4, 3)), spread).log_prob(torch.zeros(4, 1)).mean()
+    LOOP
+""",
+        "schedule_floor",
+        ["    spread = max(2.0 - 0.5 * step, 0.2)"],
+    ),
     "share that leaves nothing": (
         """
 import torch
@@ -120,6 +224,29 @@ class Settings:
 """,
         "scale_of_1",
         ["    temperature: float = 1.0"],
+    ),
+    "rate past its end": (
+        """
+import torch
+from torch import nn
+
+
+def factor(step):
+    return (1 - torch.tensor(step / 3)).pow(2) ** 0.5 * ((1 - torch.tensor(step / 3)) ** 0.5).item()
+
+
+model = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(6):
+    optimizer.param_groups[0]["lr"] = 0.1 * float(factor(step))
+    loss = model(torch.ones(2, 3)).square().mean()
+    LOOP
+""",
+        "np_maximum",
+        [
+            "    return (1 - torch.tensor(step / 3)).pow(2) ** 0.5 * "
+            "((1 - torch.tensor(step / 3)).clamp(min=0) ** 0.5).item()"
+        ],
     ),
     "layers counted from 0": (
         """

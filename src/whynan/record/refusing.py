@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch.distributions import Distribution
 
 from whynan.model import Evidence, Operand, OpRecord, Scalar, Site
 from whynan.record.exceptions import chain_of, frames_of, tracebacks
@@ -21,10 +20,10 @@ from whynan.seam.sites import Frames, site_of
 from whynan.seam.stats import stats_of
 from whynan.source.names import names_of
 from whynan.source.positions import node_at
-from whynan.source.trees import tree_of
+from whynan.source.trees import last_word, tree_of
 
 REFUSED = "refused"  # the name of such an origin
-CHECKS = (Distribution.__init__.__code__, Distribution._validate_sample.__code__)
+CHECKS = "torch.distributions.distribution"  # the module whose functions refuse
 MAX_SHOWN = 60
 
 
@@ -59,7 +58,7 @@ def refused_by(error: BaseException) -> Refused | None:
     for raised in chain_of(error):
         for trace in tracebacks(raised.__traceback__)[:1]:
             frame = trace.tb_frame
-            if frame.f_code in CHECKS:
+            if frame.f_globals.get("__name__") == CHECKS:
                 return _of(frame.f_locals, frames_of(raised))
     return None
 
@@ -67,10 +66,16 @@ def refused_by(error: BaseException) -> Refused | None:
 def _of(names: Any, frames: Frames | None) -> Refused | None:
     owner, value, valid = names.get("self"), names.get("value"), names.get("valid")
     constraint = names.get("constraint", names.get("support"))
-    tensors = isinstance(value, torch.Tensor) and isinstance(valid, torch.Tensor)
-    if not tensors or valid.shape != value.shape or valid.all():
+    if not isinstance(value, torch.Tensor) or not isinstance(valid, torch.Tensor) or valid.all():
         return None
-    index = tuple(int(i) for i in (~valid).nonzero()[0])
+    with torch.no_grad():
+        while hasattr(constraint, "base_constraint"):  # of each element by itself
+            constraint = constraint.base_constraint
+            valid = constraint.check(value)
+        place = tuple((~valid).nonzero()[0].tolist())
+        part = value[place]  # of a vector or matrix that is refused whole, the smallest element
+        inner = torch.unravel_index(part.argmin(), part.shape) if part.dim() else ()
+    index = (*place, *(int(i) for i in inner))
     return Refused(
         role=names.get("param", "value"), value=value, index=index, needs=_words(constraint),
         by=type(owner).__name__, owner=type(owner), frames=frames,
@@ -84,7 +89,7 @@ def _words(constraint: Any) -> str:
     name = type(constraint).__name__.lower()
     if low is not None and name.strip("_").startswith("greater"):
         return f"{'at least' if name.endswith('eq') else 'above'} {low:g}"
-    return str(constraint)
+    return "0 or more, and 1 together" if "simplex" in name else f"in {constraint}"
 
 
 def is_trained(refused: Refused) -> bool:
@@ -126,8 +131,8 @@ def _evidence(harm: Harm, refused: Refused, tracer: Tracer, upstream: Upstream) 
 def _argument(site: Site | None, refused: Refused) -> tuple[str | None, str | None]:
     """What the user wrote for it, and what a name of his was given."""
     call = node_at(site) if site is not None else None
-    if site is None or not isinstance(call, ast.Call) or refused.role == "value":
-        return None, None
+    if site is None or not isinstance(call, ast.Call) or last_word(call.func) != refused.by:
+        return None, None  # it is made of others', or asked for a density
     places = [n for n in inspect.signature(refused.owner.__init__).parameters if n != "self"]  # type: ignore[misc] # of a class
     by_name = [k.value for k in call.keywords if k.arg == refused.role]
     place = places.index(refused.role) if refused.role in places else len(call.args)

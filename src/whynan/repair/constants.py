@@ -14,10 +14,11 @@ from pathlib import Path
 import libcst as cst
 
 from whynan.repair.calls import number_of
-from whynan.repair.places import Lost, Place, argument_for, class_of
+from whynan.repair.places import Lost, Place, argument_for, class_of, given_by
 from whynan.repair.project import Project
 from whynan.repair.source import Expression, Source
 
+CASTS = ("float", "int", "float32", "float64", "tensor", "as_tensor")
 DEPTH = 6  # names behind names
 
 
@@ -82,7 +83,7 @@ class Constants:
             name, first = source.code(node.func).split(".")[-1], node.args[0].value
             if name == "get" and isinstance(first, cst.SimpleString):  # `cfg.get("lr", 0.1)`
                 yield from self._settings(str(first.evaluated_value))
-            elif name in ("float", "int") and len(node.args) == 1:
+            elif name in CASTS and len(node.args) == 1:
                 yield Place(source, first)
 
     def _of_name(self, source: Source, name: cst.Name, depth: int) -> Iterator[Place]:
@@ -119,6 +120,8 @@ class Constants:
             given = argument_for(call, place, int(owner is not None), parameter.name.value)
             if given is not None:
                 yield Place(call.source, given)
+            elif isinstance(call.node, cst.Call) and any(a.star == "**" for a in call.node.args):
+                yield from self._settings(parameter.name.value)  # `Net(**spec)`
             elif parameter.default is not None:
                 yield Place(source, parameter.default)
             else:
@@ -144,8 +147,9 @@ class Constants:
         elif owner == "self":
             around = next((a for a in source.ancestors(node) if isinstance(a, cst.ClassDef)), None)
             for assign in source.every(cst.Assign, around):
-                if source.code(assign.targets[0].target) == f"self.{name}":
-                    yield Place(source, assign.value)
+                for target, value in given_by(assign):
+                    if source.code(target) == f"self.{name}":
+                        yield Place(source, value)
             yield from _fields(source, name, around)
         else:
             yield from self._settings(name)
@@ -158,6 +162,11 @@ class Constants:
             yield from (Place(found[0], e.value) for e in entries_of(found[1], key))
         else:
             yield from self._settings(key)
+
+    def setting_of(self, name: str, value: float) -> Place | None:
+        """The one place in the project where a setting of that name has that value."""
+        found = [p for p in self._settings(name) if number_of(p.node) == value]
+        return found[0] if len(found) == 1 else None
 
     def _settings(self, name: str) -> Iterator[Place]:
         """Fields, keywords and entries of that name, wherever the project has them."""

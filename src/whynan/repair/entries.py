@@ -99,3 +99,33 @@ def _table(source: Source, node: Expression, loop: cst.For, depth: int = 6) -> s
         return None
     made = source.expression(binding.value)  # also one of `for xb, yb in zip(a, b)`, `p, q = a, b`
     return _table(source, made, loop, depth - 1) if made is not None else None
+
+
+def given_alike(source: Source, name: str, line: cst.CSTNode) -> list[str]:
+    """Other tables that the same model is given, or another dataset, and that are there by then."""
+    roots = [(source.code(c.func), _root(c), c) for c in source.every(cst.Call) if c.args]
+    models = {
+        callee
+        for callee, root, call in roots
+        for loop in source.ancestors(call)
+        if isinstance(loop, cst.For) and "backward()" in source.code(loop.body) and root is not None
+        if root.value == name or root.value in source.code(loop.target)
+    }
+    found = []
+    for callee, root, call in roots:
+        whole = callee == "TensorDataset" and root is call.args[0].value
+        if root is None or root.value == name or not callee.isidentifier():
+            continue
+        given = source.bindings(root.value, source.scope(line))
+        before = given and all(source.start(g) < source.start(line) for g in given)
+        if before and (whole or callee in models):
+            found.append(root.value)
+    return list(dict.fromkeys(found))
+
+
+def _root(call: cst.Call) -> cst.Name | None:
+    """`x` of `net(x[rows])`."""
+    node: cst.CSTNode = call.args[0].value
+    while isinstance(node, cst.Subscript):
+        node = node.value
+    return node if isinstance(node, cst.Name) else None

@@ -53,6 +53,15 @@ def _is_cast(change: Binding) -> bool:
     return isinstance(func, ast.Attribute) and func.attr in CASTS
 
 
+def given_by(assign: cst.Assign) -> list[tuple[cst.BaseExpression, cst.BaseExpression]]:
+    """Targets and values of `a = b` and of `a, b = c, d`."""
+    target, value = assign.targets[0].target, assign.value
+    if isinstance(target, cst.Tuple) and isinstance(value, cst.Tuple):
+        both = zip(target.elements, value.elements, strict=False)
+        return [(one.value, other.value) for one, other in both]
+    return [(target, value)]
+
+
 def target_of(source: Source, element: cst.Element) -> cst.BaseExpression | None:
     """`b` for the second value of `a, b = f(), g()`."""
     values = source.parent(element)

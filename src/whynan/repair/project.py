@@ -42,8 +42,8 @@ class Project:
         return self._sources[path]
 
     def mentioning(self, name: str) -> Iterator[Source]:
-        """The files in which a word occurs."""
-        word = re.compile(rf"\b{re.escape(name)}\b")
+        """The files in which a word occurs, be it as an option: `--weight-decay`."""
+        word = re.compile(rf"\b{re.escape(name).replace('_', '[_-]')}\b")
         for path, text in self._all_texts().items():
             if word.search(text):
                 source = self.source(path)
@@ -70,6 +70,9 @@ class Project:
                     text = self.case.originals.text(path)
                 if text is not None and "\r" not in text:
                     self._settings.append(Settings(path, text))
+            said = "\n".join(self._all_texts().values()) if len(self._settings) > 1 else ""
+            named = [f for f in self._settings if os.path.basename(f.path) in said]
+            self._settings = named or self._settings  # of several, those that the program names
         yield from self._settings
 
     def _all_texts(self) -> dict[str, str]:

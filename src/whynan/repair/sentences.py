@@ -5,15 +5,20 @@ from __future__ import annotations
 import math
 import os
 
+import libcst as cst
+
 from whynan.model import number
 from whynan.ops.table import row, that
+from whynan.repair.calls import binary, fn
 from whynan.repair.case import Case
 from whynan.repair.rewrites.kernels import underflowed_kernel
 from whynan.repair.rewrites.masks import MASKED, draws
 from whynan.repair.rewrites.matrices import is_indefinite
+from whynan.source.quotes import short_path
 
 PRODUCTS = that("multiplies")
 PARTS = that("picks") | that("splits") | {"slice"}
+FILLS = that("fills")
 SUMS_IN_LOG_SPACE = ("logsumexp", "logcumsumexp", "logaddexp")
 LONG = 3  # factors
 LARGEST = {"float16": 11.1, "float64": 709.8}  # exponents
@@ -33,7 +38,11 @@ def _nothing_to_draw(case: Case) -> str | None:
     if case.mechanism not in MASKED or source is None or node is None or not draws(source, node):
         return None
     operand = case.origin.inputs[0] if case.origin.inputs else None
-    row = f"in row {operand.index[0]} " if operand is not None and operand.index else ""
+    row = (
+        f"in row {operand.index[0]} "
+        if operand is not None and len(operand.index or ()) > 1 and operand.index
+        else ""
+    )
     return (
         f"{row}every choice is masked, so there is nothing to draw from: the state itself is the "
         "fault. Decide what it means (the episode ends, a pass) before it is sampled; a finite "
@@ -101,6 +110,23 @@ def _empty(case: Case) -> str | None:
     )
 
 
+def _shares_of_nothing(case: Case) -> str | None:
+    """`counts / counts.sum(1, keepdim=True)` of a row of zeros."""
+    source, quotient = case.source, binary(case.node, cst.Divide)
+    total = fn(source, quotient.right) if source is not None and quotient is not None else None
+    if case.mechanism != "division_by_zero" or source is None or quotient is None or total is None:
+        return None
+    if total.name != "sum" or not source.same(total.operand, quotient.left):
+        return None
+    index = case.culprit.index if case.culprit is not None else None
+    what = source.quoted(quotient.left, "the numerator")
+    where = f"row {index[0]} of {what}" if index else what
+    return (
+        f"{where} adds up to 0: shares of nothing have no value, and no distribution can be made of them. Leave "
+        "such rows out where they are chosen, or count one more of each, which gives equal shares"
+    )
+
+
 def _dead_columns(case: Case) -> str | None:
     """NaN in every row: leaving rows out would leave none."""
     if case.mechanism not in ("nonfinite_data", "nan_literal"):
@@ -140,9 +166,31 @@ def _poisoned(case: Case) -> str | None:
     )
 
 
+def _rate_of_a_schedule(case: Case) -> str | None:
+    """lr = NaN: the lines that set it."""
+    given = [
+        n for n, v in case.anomaly.evidence.hyper.items() if isinstance(v, float) and v - v != 0
+    ]
+    if case.mechanism != "nonfinite_data" or case.origin.phase != "optimizer" or not given:
+        return None
+    name, found = given[0], []
+    for source in case.files():
+        for assign in source.every(cst.Assign):
+            target = assign.targets[0].target
+            key = source.code(target).removesuffix("]")
+            if isinstance(target, cst.Subscript) and key.endswith((f'"{name}"', f"'{name}'")):
+                at = f"{short_path(source.path)}:{source.line(assign)}"
+                found.append(f"{at} sets {name}, {source.quoted(assign, 'the assignment')}")
+    if len(found) != 1:
+        return None
+    return f"{found[0]}: look at how that number is computed, above all for the first and the last step, and keep it finite there"
+
+
 def _number_never_set(case: Case) -> str | None:
     """`nan` in a table of settings: to be chosen by somebody who knows."""
     given = [x for x in case.origin.scalars.values() if isinstance(x, float)]
+    if case.mechanism == "nan_literal" and case.origin.name in FILLS:
+        return None  # a mark that the program put there itself
     if case.mechanism not in ("nonfinite_data", "nan_literal") or not any(map(math.isnan, given)):
         return None
     setting = case.anomaly.evidence.around.setting
@@ -215,8 +263,10 @@ ATTEMPTS = (
     _nothing_to_draw,
     _indefinite,
     _empty,
+    _shares_of_nothing,
     _poisoned,
     _dead_columns,
+    _rate_of_a_schedule,
     _number_never_set,
     _impossible,
     _exponential_of_a_sum,

@@ -135,7 +135,8 @@ class Search:
             new = self._all_of(level)
             everything += new
             uncovered = [*uncovered, *new]
-            if self.found is not None or not uncovered or round_ == ROUNDS:
+            done = self.found is not None or self._weak is not None
+            if done or not uncovered or round_ == ROUNDS:
                 break
             level = []
             for tried in uncovered:

@@ -28,6 +28,7 @@ from whynan.model import Evidence, Finding, Fix, OpRecord, number
 from whynan.ops.op import Domain
 from whynan.ops.table import failing, row
 
+MAKES = {"together": ", with `softmax`", "between 0 and 1": ", with `sigmoid`", "above 0": ", with `softplus` or `exp`"}  # fmt: skip
 POWERS = frozenset(row("pow").spellings)
 
 
@@ -66,7 +67,7 @@ def _help(name: str, domain: Domain) -> str:
     if len(domain.ends) == 2:
         return f"clamp the argument to {domain}, staying about 1e-6 away from its ends in float32"
     if domain.low == 0:
-        return "keep the argument above 0: `.clamp(min=eps)`, or `softplus` of what a model gives"
+        return "keep the argument above 0: `.clamp(min=1e-6)`, or `softplus` of what a model gives"
     return (
         "keep the argument above 1, by about 1e-6 in float32: at 1 itself the gradient is infinite"
     )
@@ -84,7 +85,10 @@ def _refused(op: OpRecord, evidence: Evidence) -> Finding:
     what = called(x, f"a {x.role}")
     facts = [f"{what} is {x.value:.9g}{at(x.index)}; it must be {needs}"]
     facts += [f"{what} comes from {given}"] if given else []
-    title = f"keep it {needs} where it is computed, with `softplus` or `exp`"
+    by = next((by for form, by in MAKES.items() if form in str(needs)), "")
+    title = f"keep it {needs} where it is computed{by}"
+    if x.value == 0 and x.upstream:
+        title = "add a small number where it is computed: it was rounded to 0"
     if (x.source or "").startswith("parameter"):
         title = f"train what cannot leave: a parameter without bounds, of which `softplus` or `exp` makes the {x.role}"
         title += (
@@ -95,7 +99,7 @@ def _refused(op: OpRecord, evidence: Evidence) -> Finding:
     return Finding(
         headline=f"{subject(evidence)} because `{op.scalars.get('by')}` was given {what} = {number(x.value)}, which must be {needs}",
         observed=tuple(facts),
-        label="origin: refused here",
+        label="refused here",
         culprit=0,
         fixes=(Fix(kind="bound_parameter", title=title),),
     )  # fmt: skip
@@ -106,7 +110,7 @@ def _negative_probability(op: OpRecord, evidence: Evidence) -> Finding:
     return Finding(
         headline=f"{subject(evidence)} because `multinomial` was given probabilities it cannot sample from",
         observed=(f"{called(x)}: {x.stats}", f"{x.stats.negatives if x.stats else 0} of them negative"),
-        label="origin: refused here",
+        label="refused here",
         culprit=0,
         fixes=(Fix(kind="clamp_argument", title="sample from a softmax of logits, or clamp the weights at 0"),),
     )  # fmt: skip

@@ -11,6 +11,7 @@ from whynan.repair.rewrites import (
     ceilings,
     clamps,
     corrections,
+    counted,
     data,
     division,
     domain,
@@ -39,13 +40,14 @@ from whynan.repair.rewrites import (
     running_sums,
     schedules,
     selection,
+    spreads,
     squashed,
     switches,
     training,
 )
 
 FAMILIES = (
-    marked, entropy, noise, squashed, products, moments, existing, options, schedules, logarithms, across, moved, running_sums, corrections, iterations, ceilings, exponentials, log_space, roots, selection, plain, division, domain, clamps, learnt, masks, matrices, precision, switches, gaps, reading, outliers, data,
+    marked, entropy, noise, squashed, products, moments, existing, options, schedules, counted, logarithms, across, moved, running_sums, corrections, iterations, ceilings, exponentials, log_space, roots, selection, plain, division, domain, clamps, learnt, masks, matrices, precision, switches, spreads, gaps, reading, outliers, data,
     features,
     training,
 )  # fmt: skip
@@ -54,7 +56,7 @@ FAMILIES = (
 REMEDIES = {
     "lower_lr": {"high_learning_rate", "exploding_gradients"},
     "kaiming_init": {"bad_init"},
-    "standardise": {"bad_data"},
+    "standardise": {"bad_data", "high_learning_rate", "exploding_gradients"},
     "drop_outliers": {"bad_data"},
     "drop_fill_values": {"bad_data"},
     "clip_grad_norm": {"exploding_gradients"},
@@ -71,7 +73,9 @@ def propose(case: Case) -> list[Candidate]:
     """Every change that fits the recorded dataflow and the source: exact ones first."""
     found: list[Candidate] = []
     for family in (
-        (schedules, plain, arrays, gaps, reading, data) if arrays.is_array(case) else FAMILIES
+        (schedules, counted, spreads, plain, arrays, gaps, reading, data)
+        if arrays.is_array(case)
+        else FAMILIES
     ):
         try:
             found += (moved.handed_over(case, candidate) for candidate in family.propose(case))
@@ -91,9 +95,10 @@ def answers_cause(candidate: Candidate, anomaly: Anomaly) -> bool:
 
 
 def _rank(candidate: Candidate, case: Case) -> float:
-    """By tier; but where the learning rate is the cause, a guard would only hide it. Of the guards, those
-    that say what the value means come before a bound, and another type comes last."""
+    """By tier; but where the learning rate is the cause, a guard would only hide it, and for inputs
+    that were never scaled every rate is too high. Of the guards, those that say what the value means
+    come before a bound, and another type comes last."""
     if answers_cause(candidate, case.anomaly):
-        return 0.5
+        return 0.4 if candidate.kind == "standardise" and candidate.texts else 0.5
     within = 0.1 * (candidate.kind in PLAIN_BOUNDS) + 0.2 * (candidate.kind == "bfloat16")
     return candidate.tier + (within if candidate.tier is Tier.GUARD else 0.0)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from whynan.ops.table import row
+from whynan.repair.calls import binary
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.source import Source
@@ -42,6 +43,12 @@ def propose(case: Case) -> Iterator[Candidate]:
             title = f"keep the argument of `{source.code(node.func)}` at or above {floor}"
             edit = Edit(source).replace(argument.value, text)
             yield from case.change(edit, "np_maximum", title, Tier.GUARD)
+    power = binary(node, cst.Power)
+    if power is not None and case.mechanism == "invalid_domain":  # a schedule past its end
+        text = f"{numpy}.maximum({source.code(power.left.with_changes(lpar=(), rpar=()))}, 0)"
+        title = f"keep {source.quoted(power.left, 'the base')} at or above 0: below it, no such power is defined"
+        edit = Edit(source).replace(power.left, text)
+        yield from case.change(edit, "np_maximum", title, Tier.GUARD)
     if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Divide):
         divisor, stats = source.code(node.right), case.culprit.stats if case.culprit else None
         if stats is None or case.mechanism != "division_by_zero":

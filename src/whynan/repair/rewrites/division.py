@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from whynan.diagnosis.makers import divisor_is
 from whynan.ops.table import row
 from whynan.repair.calls import binary, call_of, fn, made_by, number_of
 from whynan.repair.case import Candidate, Case, Tier
@@ -199,8 +200,9 @@ def _normalize_in_float(case: Case, source: Source, node: Expression) -> Iterato
 
 def _counted(case: Case, source: Source, divisor: Expression) -> Iterator[Candidate]:
     """A number of things is at least 1; the place is where they are counted."""
-    title = "count at least 1, so that nothing is divided by an empty selection"
-    if is_count(case.culprit):
+    title = "count at least 1: where nothing is counted, the divisor is 0"
+    less_one = case.culprit is not None and divisor_is(case.culprit) == "number less one"
+    if less_one or is_count(case.culprit):
         text = f"{source.receiver(divisor)}.clamp(min=1)"
         yield from case.change(
             Edit(source).replace(divisor, text), "clamp_count", title, Tier.GUARD

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from whynan.diagnosis.roots import UNSCALED
 from whynan.model import Oddity
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
-from whynan.repair.entries import entries
+from whynan.repair.entries import entries, given_alike
 from whynan.repair.rewrites.amounts import unused
 from whynan.repair.rewrites.data import batches, kept_rows
 from whynan.repair.source import Source
 
-LARGE = 30.0  # the usual magnitude of an input that was never scaled
 STRAINED = ("overflow", "inf_minus_inf", "zero_times_inf", "sqrt_negative", "log_nonpositive")
 
 
@@ -32,7 +32,7 @@ def propose(case: Case) -> Iterator[Candidate]:
 
 def _is_large(case: Case) -> bool:
     size = case.anomaly.evidence.around.input_size
-    return size is not None and size > LARGE and case.origin.phase not in ("data", "init")
+    return size is not None and size > UNSCALED and case.origin.phase not in ("data", "init")
 
 
 def _standardised(case: Case) -> Iterator[Candidate]:
@@ -61,7 +61,10 @@ def _standardised_at(
     statements = (
         # in float64: the square of an unscaled value may not fit into float32
         f"{mean}, {std} = {name}.double().mean(dim=0), {name}.double().std(dim=0)",
-        f"{name} = (({name} - {mean}) / {std}.clamp(min=1e-6)).to({name}.dtype)",
+        *(
+            f"{table} = (({table} - {mean}) / {std}.clamp(min=1e-6)).to({table}.dtype)"
+            for table in (name, *([] if after else given_alike(source, name, line)))
+        ),
     )
     edit = Edit(source)
     edit = edit.after(line, *statements) if after else edit.before(line, *statements)

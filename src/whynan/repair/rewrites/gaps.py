@@ -15,7 +15,7 @@ from whynan.repair.places import Lost, Place
 from whynan.repair.project import Project
 from whynan.repair.rewrites.amounts import is_count, unused
 from whynan.repair.rewrites.outliers import cut_alike, last_given
-from whynan.repair.rewrites.reading import TENSORS, datasets, kept
+from whynan.repair.rewrites.reading import TENSORS, datasets, fill_value, given_above, kept
 from whynan.repair.source import Expression, Source
 
 GIVEN = that("keeps") | {"stack", "cat"}
@@ -29,7 +29,9 @@ GAPS = "leave out the rows with gaps before they are scaled, inputs and targets 
 def propose(case: Case) -> Iterator[Candidate]:
     if case.mechanism == "nonfinite_data" and case.origin.phase == "data":
         yield from _before_scaling(case)
-    elif case.mechanism == "log_nonpositive" and case.origin.phase == "forward":
+    elif case.origin.phase == "forward" and (
+        case.mechanism == "log_nonpositive" or _density(case.node) is not None
+    ):
         yield from _outside_the_domain(case)
         yield from _below_what_is_measured(case)
 
@@ -43,7 +45,7 @@ def _before_scaling(case: Case) -> Iterator[Candidate]:
     operand = node.args[0].value if isinstance(node, cst.Call) and node.args else None
     if source is None or node is None or not isinstance(operand, cst.Name):
         return
-    value = source.value_of(operand) or _inner_value(source, operand)
+    value = given_above(source, operand)
     line = source.statement(value) if value is not None else None
     if value is None or line is None:
         return
@@ -62,18 +64,6 @@ def _before_scaling(case: Case) -> Iterator[Candidate]:
         f"{', '.join(names)} = {rows}",
     )
     yield from case.change(edit, "drop_rows", GAPS, Tier.GUARD)
-
-
-def _inner_value(source: Source, use: cst.Name) -> Expression | None:
-    """The last `x = ...` above, which may read `x` itself."""
-    lines = [
-        assign
-        for assign in source.every(cst.Assign)
-        if source.code(assign.targets[0].target) == use.value
-        and source.scope(assign) is source.scope(use)
-        and source.start(assign) < source.start(use)
-    ]
-    return lines[-1].value if lines else None
 
 
 def _scaled(source: Source, value: Expression) -> str | None:
@@ -114,22 +104,46 @@ def _is_given_before(source: Source, name: str, line: cst.CSTNode) -> bool:
 
 
 def _outside_the_domain(case: Case) -> Iterator[Candidate]:
-    """`torch.log(claim)` of a target that is 0 in a row or two."""
+    """`torch.log(claim)` of a target that is 0 in a row or two, `Gamma(a, b).log_prob(rain)`."""
     source, operand = case.source, case.culprit
-    log = fn(source, case.node) if source is not None else None
     stats = operand.stats if operand is not None else None
-    if source is None or log is None or operand is None or stats is None or log.name != "log":
+    if source is None or operand is None or stats is None or operand.value is None:
         return
-    given = all(op.name in GIVEN for op in operand.upstream)
+    log = fn(source, case.node)
+    mark = fill_value(operand.value)
+    density = _density(case.node)
+    if density is not None:
+        argument: Expression = density
+    elif log is not None and (log.name == "log" or (log.name == "log1p" and mark)):
+        argument = log.operand
+    else:
+        return
+    made = GIVEN | {"rsub", "sub", "pow", *SCALED, *PICKED} if density is not None else GIVEN
+    before = operand.source is None or "before" in operand.source
+    given = all(op.name in made for op in operand.upstream) and (operand.upstream or before)
     rare = 0 < stats.zeros + stats.negatives <= max(1, RARE * stats.count)
-    if not given or not rare or len(stats.shape) != 1 or is_count(operand):
+    one = len(stats.shape) == 1 or density is not None
+    if not given or not rare or not one or is_count(operand):
         return
-    name = log.operand
-    for place in (Place(source, name), *_given_by_the_caller(case, source, name)):
-        if isinstance(place.node, cst.Name):
-            yield from _of_dataset(case, place.source, place.node)
-        elif isinstance(place.node, cst.Subscript) and isinstance(place.node.value, cst.Name):
-            yield from _of_cut(case, place.source, place.node.value)
+    places = (Place(source, argument), *_given_by_the_caller(case, source, argument))
+    found = ((p.source, *table) for p in places for table in _tables(p.source, p.node))
+    for home, line, names, name, after in found:
+        edit = Edit(home)
+        put = edit.after if after else edit.before
+        if density is not None and not stats.negatives and (stats.max or 0) <= 1:
+            put(line, f"{name} = {name}.clamp(1e-3, 1 - 1e-3)")
+            title = f"keep the shares in `{name}` inside the open interval: this density has no value at 0 and 1"
+            yield from case.change(edit, "squeeze_shares", title, Tier.GUARD)
+        elif len(names) > 1:
+            put(line, *kept(home, line, names, [f"{name} != {mark}" if mark else f"{name} > 0"]))
+            why = f"its {'density' if density is not None else 'logarithm'} has no value there"
+            why = f"{mark} stands for a missing value" if mark else why
+            which = f"with {mark} in" if mark else "without a positive"
+            title = f"leave out the rows {which} `{name}`, inputs and targets together: {why}"
+            yield from case.change(edit, "drop_rows", title, Tier.GUARD)
+        if density is not None and not stats.negatives and (stats.max or 0) > 1:
+            yield from _half_the_smallest(case, home, line, name, after=after)
+        return
 
 
 def _given_by_the_caller(case: Case, source: Source, name: Expression) -> list[Place]:
@@ -146,34 +160,34 @@ def _given_by_the_caller(case: Case, source: Source, name: Expression) -> list[P
     return places if len(places) == 1 else []
 
 
-def _title(name: str) -> str:
-    return f"leave out the rows without a positive `{name}`, inputs and targets together: its logarithm has no value there"
+def _density(node: Expression | None) -> Expression | None:
+    """y of `Beta(a, b).log_prob(y)`."""
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.args:
+        return node.args[0].value if node.func.attr.value == "log_prob" else None
+    return None
 
 
-def _of_dataset(case: Case, source: Source, name: cst.Name) -> Iterator[Candidate]:
-    """The second of `for x, claim in loader` is the second of `TensorDataset(features, claims)`."""
-    for loop in source.every(cst.For):
-        target = loop.target
-        elements = target.elements if isinstance(target, cst.Tuple) else ()
-        names = [source.code(e.value) for e in elements]
-        if name.value not in names or name not in [*source.below(loop)]:
-            continue
-        for line, given in datasets(source):
-            if len(given) == len(names):
-                column = given[names.index(name.value)]
-                edit = Edit(source).before(line, *kept(source, line, given, [f"{column} > 0"]))
-                yield from case.change(edit, "drop_rows", _title(column), Tier.GUARD)
-                return
-
-
-def _of_cut(case: Case, source: Source, name: cst.Name) -> Iterator[Candidate]:
-    for loop in (a for a in source.ancestors(name) if isinstance(a, cst.For)):
-        names = cut_alike(source, loop)
-        line = last_given(source, loop, names)
-        if name.value in names and len(names) > 1 and line is not None:
-            edit = Edit(source).after(line, *kept(source, line, names, [f"{name.value} > 0"]))
-            yield from case.change(edit, "drop_rows", _title(name.value), Tier.GUARD)
-            return
+def _tables(
+    source: Source, argument: cst.CSTNode
+) -> Iterator[tuple[cst.CSTNode, list[str], str, bool]]:
+    """The tables that are cut alike, which one it is, and the line after or before which they are there."""
+    if isinstance(argument, cst.Name):
+        for loop in source.every(cst.For):
+            target = loop.target
+            elements = target.elements if isinstance(target, cst.Tuple) else ()
+            names = [source.code(e.value) for e in elements]
+            if argument.value not in names or argument not in [*source.below(loop)]:
+                continue
+            for line, given in datasets(source):
+                if len(given) == len(names):
+                    # the second of `for x, claim in loader` is the second of `TensorDataset(a, b)`
+                    yield line, given, given[names.index(argument.value)], False
+    elif isinstance(argument, cst.Subscript) and isinstance(argument.value, cst.Name):
+        for loop in (a for a in source.ancestors(argument) if isinstance(a, cst.For)):
+            names, name = cut_alike(source, loop), argument.value.value
+            last = last_given(source, loop, names)
+            if name in names and last is not None:
+                yield last, names, name, True
 
 
 def _below_what_is_measured(case: Case) -> Iterator[Candidate]:
@@ -206,7 +220,14 @@ def _below_what_is_measured(case: Case) -> Iterator[Candidate]:
             or (line := last_given(source, loop, [name])) is None
         ):
             continue
-        text = f"{name} = {name}.clamp(min=({name}[{name} > 0].min() / 2).item())"
-        title = f"let `{name}` be at least half the smallest positive one: a 0 is one that was too short to be told"
-        yield from case.change(Edit(source).after(line, text), "clamp_data", title, Tier.GUARD)
+        yield from _half_the_smallest(case, source, line, name)
         return
+
+
+def _half_the_smallest(
+    case: Case, source: Source, line: cst.CSTNode, name: str, *, after: bool = True
+) -> Iterator[Candidate]:
+    text = f"{name} = {name}.clamp(min=({name}[{name} > 0].min() / 2).item())"
+    title = f"let `{name}` be at least half the smallest positive one: a 0 is one that was too short to be told"
+    edit = Edit(source).after(line, text) if after else Edit(source).before(line, text)
+    yield from case.change(edit, "clamp_data", title, Tier.GUARD)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import libcst as cst
+
 from whynan.model import OpRecord
 from whynan.ops.table import that
 from whynan.repair.calls import fn
@@ -20,6 +22,7 @@ TITLE = "keep this positive where the network makes it: as a scale or rate it mu
 
 
 def propose(case: Case) -> Iterator[Candidate]:
+    yield from _refused(case)
     yield from _made_positive(case)
     yield from _floored(case)
 
@@ -55,6 +58,27 @@ def _made_positive(case: Case) -> Iterator[Candidate]:
         return
     edit = Edit(source).replace(node, f"{source.functional()}.softplus({source.code(node)}) + 1e-6")
     yield from case.change(edit, "softplus_output", SOFTPLUS, Tier.GUARD)
+
+
+def _refused(case: Case) -> Iterator[Candidate]:
+    """`Normal(loc(h), 1 + scale(h))`, `Dirichlet(torch.relu(net(x)))`: a distribution needs it above 0."""
+    source, call, operand = case.source, case.node, case.origin.inputs[:1]
+    if case.forward_op != "refused" or source is None or not isinstance(call, cst.Call):
+        return
+    if case.origin.scalars.get("needs") != "above 0" or not any(
+        op.name in LAYERS for op in operand[0].upstream
+    ):
+        return
+    for arg in call.args:
+        text = source.code(arg.value)
+        if text.replace(" ", "") != (operand[0].name or "").replace(" ", ""):
+            continue
+        made = fn(source, source.value_of(arg.value) or arg.value)
+        node, inner = arg.value, text
+        if made is not None and made.name in ("relu", "abs") and not made.inplace:
+            node, inner = made.node, source.code(made.operand)
+        edit = Edit(source).replace(node, f"{source.functional()}.softplus({inner}) + 1e-3")
+        yield from case.change(edit, "softplus_output", SOFTPLUS, Tier.GUARD)
 
 
 def _floored(case: Case) -> Iterator[Candidate]:

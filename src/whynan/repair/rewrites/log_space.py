@@ -28,7 +28,6 @@ TITLES = {
 }
 DEPTH = 12
 DIAGONALS = ("diag", "diagonal")
-SUMS = ("sum", "cumsum", "mean")
 JOINS = reading("join")
 
 
@@ -47,8 +46,7 @@ def propose(case: Case, *, open_: bool = False) -> Iterator[Candidate]:
             touched |= form.touched()
         if node in touched and not edit.is_nested():
             alone = fn(source, cst.parse_expression(forms[0].text)) if len(forms) == 1 else None
-            name = alone.name if alone is not None and alone.namespace is not None else ""
-            kind = name if name in TITLES else "log_space"
+            kind = alone.name if alone is not None and alone.name in TITLES else "log_space"
             yield from case.change(edit, kind, TITLES[kind], Tier.EXACT)
             return
 
@@ -281,17 +279,15 @@ class Form:
         if call is not None and call.name == "det" and not call.inplace:
             self.leaves += 1
             return f"torch.logdet({self.source.code(call.operand)})"
-        if call is None or call.inplace or call.name not in (*SUMS, "prod"):
+        along = {"cumsum": "logcumsumexp", "prod": "sum"}
+        if call is None or call.inplace or call.name not in ("sum", "mean", *along):
             return None
         inside = self.of(call.operand)
         if inside is None:
             return None
-        if call.name == "cumsum":
-            return call.rebuilt(
-                "logcumsumexp", receiver(inside) if call.namespace is None else inside
-            )
-        if call.name == "prod":
-            return call.rebuilt("sum", receiver(inside) if call.namespace is None else inside)
+        if call.name in along:
+            text = receiver(inside) if call.namespace is None else inside
+            return call.rebuilt(along[call.name], text)
         total = f"torch.logsumexp({receiver(inside)}.flatten(), dim=0)"
         if call.rest:
             total = call.rebuilt("logsumexp", inside, namespace="torch")

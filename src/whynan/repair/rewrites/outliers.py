@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import libcst as cst
 
 from whynan.model import Oddity, number
 from whynan.repair.case import Candidate, Case, Tier
+from whynan.repair.constants import Constants
 from whynan.repair.edit import Edit
+from whynan.repair.places import Lost
+from whynan.repair.project import Project
 from whynan.repair.rewrites.amounts import unused
 from whynan.repair.rewrites.features import between
+from whynan.repair.rewrites.plain import again
+from whynan.repair.rewrites.reading import datasets
 from whynan.repair.source import Source
 
+USUAL = 0.7  # of the values
 FAR = 1e8  # times what is typical: no measurement of the same quantity
 
 
 def propose(case: Case) -> Iterator[Candidate]:
     """`x[rows], y[rows]`: all that is cut the same way loses the same rows."""
-    odd = case.anomaly.evidence.around.oddity
+    odd = case.anomaly.evidence.around.oddity or _beyond_a_gap(case)
     if odd is None or odd.what != "outlier" or case.texts:
         return
     if abs(odd.value) < FAR * max(odd.typical, 1e-3) or case.mechanism not in (
@@ -26,7 +33,12 @@ def propose(case: Case) -> Iterator[Candidate]:
         "nan_literal",
     ):
         return
+    yield from _read_together(case, odd)
     for source in case.files():
+        for before, names in datasets(source):
+            if len(names) > 1:
+                yield from _left_out(case, source, before, names, odd, after=False)
+                return
         for loop in source.every(cst.For):
             if "backward()" not in source.code(loop.body):
                 continue
@@ -35,6 +47,60 @@ def propose(case: Case) -> Iterator[Candidate]:
             if len(names) > 1 and line is not None:
                 yield from _left_out(case, source, line, names, odd)
                 return
+
+
+def _beyond_a_gap(case: Case) -> Oddity | None:
+    """The operand itself, where no batch has told: nothing lies between its bulk and this value."""
+    stats = case.culprit.stats if case.culprit is not None else None
+    spread = stats.exponents if stats is not None else None
+    value = case.culprit.value if case.culprit is not None else None
+    if not spread or not value or not math.isfinite(value):
+        return None
+    below = {e: n for e, n in spread.items() if 2.0**e * FAR < abs(value)}
+    if sum(below.values()) < USUAL * sum(spread.values()) or len(below) == len(spread):
+        return None
+    typical = 2.0 ** max(below, key=lambda e: below[e])
+    column = None if stats is None or len(stats.shape) < 2 else 0
+    return Oddity(what="outlier", value=value, typical=typical, column=column)
+
+
+def _read_together(case: Case, odd: Oddity) -> Iterator[Candidate]:
+    """`speed, power = read()`, and `speed ** 3` before any batch is cut: of all series the same rows."""
+    constants = Constants(Project(case))
+    source = constants.project.source(case.site.file) if case.site is not None else None
+    if source is None or case.node is None or case.origin.phase != "data":
+        return
+    for name in (case.node, *Source.below(case.node)):
+        if not isinstance(name, cst.Name) or case.source is None:
+            continue
+        target = _unpacked(constants, source, again(source, case.source, name))
+        if target is not None:
+            home, line, series, own = target
+            yield from _left_out(case, home, line, series, odd, by=own)
+            return
+
+
+def _unpacked(
+    constants: Constants, source: Source, use: cst.CSTNode
+) -> tuple[Source, cst.SimpleStatementLine, list[str], str] | None:
+    """`speed, power = read()`, also where a function was given `speed`."""
+    given = source.given(use) if isinstance(use, cst.Name) else None
+    target = source.original(given.node) if given is not None else None
+    above = source.parent(target) if target is not None else None
+    if isinstance(above, cst.Param):
+        try:
+            callers = list(constants.given_for(source, above))
+        except Lost:
+            return None
+        return (
+            _unpacked(constants, callers[0].source, callers[0].node) if len(callers) == 1 else None
+        )
+    names = source.parent(above) if isinstance(above, cst.Element) else None
+    line = source.statement(target) if target is not None else None
+    if not isinstance(names, cst.Tuple) or line is None or target is None:
+        return None
+    series = [e.value.value for e in names.elements if isinstance(e.value, cst.Name)]
+    return source, line, series, target.value
 
 
 def cut_alike(source: Source, loop: cst.For) -> list[str]:
@@ -75,8 +141,16 @@ def _named(source: Source, assign: cst.Assign) -> set[str]:
 
 
 def _left_out(
-    case: Case, source: Source, line: cst.SimpleStatementLine, names: list[str], odd: Oddity
+    case: Case,
+    source: Source,
+    line: cst.CSTNode,
+    names: list[str],
+    odd: Oddity,
+    by: str | None = None,
+    *,
+    after: bool = True,
 ) -> Iterator[Candidate]:
+    """Found by one of them, if it is known which."""
     keep, limit = unused(source, "measured", line), between(odd)
     title = (
         f"leave out the rows with {number(odd.value)}, which is no measurement ({number(odd.typical)} is "
@@ -84,8 +158,10 @@ def _left_out(
     )
     rows = ", ".join(f"{name}[{keep}]" for name in names)
     # a table has columns; its targets, as a rule, have none
-    for name in sorted(names, key=names.index, reverse=odd.column is None):
+    order = sorted(names, key=names.index, reverse=odd.column is None)
+    for name in [by] if by is not None else order:
         test = f"{name}.abs() < {limit}"
         test = f"({test}).all(dim=1)" if odd.column is not None else test
-        edit = Edit(source).after(line, f"{keep} = {test}", f"{', '.join(names)} = {rows}")
+        put = Edit(source).after if after else Edit(source).before
+        edit = put(line, f"{keep} = {test}", f"{', '.join(names)} = {rows}")
         yield from case.change(edit, "drop_fill_values", title, Tier.GUARD)

@@ -12,7 +12,7 @@ from whynan.repair.calls import binary, number_of
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.constants import Constants
 from whynan.repair.edit import Edit
-from whynan.repair.places import Lost
+from whynan.repair.places import Lost, given_by
 from whynan.repair.project import Project
 from whynan.repair.source import Expression, Source
 
@@ -20,6 +20,7 @@ TITLE = "divide by at least 1: these settings leave nothing to divide by"
 COUNTED = re.compile("warm|step|epoch|iter|count|num|total|len")
 WHOLE = ("int", "len", "round", "floor")
 NUMBERS = ("int", "float", "float32", "float64")
+DIVIDES = ("divide", "true_divide", "mod", "remainder", "fmod")
 ARITHMETIC = (cst.Add, cst.Subtract, cst.Multiply, cst.FloorDivide)
 
 
@@ -28,6 +29,10 @@ def propose(case: Case) -> Iterator[Candidate]:
         yield from _failed_here(case)
     elif case.mechanism == "nonfinite_data" and case.origin.phase == "optimizer":
         yield from _of_a_schedule(case)
+        yield from _no_history(case)
+        yield from _past_the_end(case)
+    elif case.mechanism == "empty_reduction" and case.origin.op.startswith("array."):
+        yield from _no_history(case)
 
 
 def is_plain(case: Case) -> bool:
@@ -76,7 +81,7 @@ def divisor_of(case: Case) -> Expression | None:
         return quotient.right if quotient is not None else None
     func = node.func
     name = func.attr.value if isinstance(func, cst.Attribute) else ""
-    return node.args[1].value if name in ("divide", "true_divide") else None
+    return node.args[1].value if name in DIVIDES else None
 
 
 def again(home: Source, source: Source, node: Expression) -> Expression:
@@ -105,6 +110,60 @@ def _of_a_schedule(case: Case) -> Iterator[Candidate]:
             edits.append(edit)
     if edits:
         yield from case.change_all(edits, "divisor_at_least_1", TITLE, Tier.GUARD)
+
+
+def _past_the_end(case: Case) -> Iterator[Candidate]:
+    """`(1 - step / total) ** 0.9`: below 0 it has no such power."""
+    try:
+        sources = list(Project(case).everything())
+    except Lost:
+        return
+    for source in sources:
+        for part in source.every(cst.BinaryOperation):
+            base = part.left if binary(part, cst.Power) is not None else None
+            power = number_of(part.right)
+            if binary(base, cst.Subtract) is None or base is None or not power or power % 1 == 0:
+                continue
+            bare, numpy = source.code(base.with_changes(lpar=(), rpar=())), source.imported("numpy")
+            text = f"max({bare}, 0.0)"
+            if f"{source.torch_name()}." in bare:
+                text = f"({bare}).clamp(min=0)"
+            elif numpy is not None:
+                text = f"{numpy}.maximum({bare}, 0)"
+            title = f"let this schedule end at 0: below, {power:g} is no power of it"
+            edit = Edit(source).replace(base, text)
+            yield from case.change(edit, "np_maximum", title, Tier.GUARD)
+
+
+def _no_history(case: Case) -> Iterator[Candidate]:
+    """`np.mean(self.losses[-5:])` of a list that begins empty: before there is one, it has no say."""
+    try:
+        sources = list(Project(case).everything())
+    except Lost:
+        return
+    for source in sources:
+        numpy = source.imported("numpy")
+        for call in source.every(cst.Call):
+            name = source.code(call.func)
+            of = call.args[0].value if len(call.args) == 1 else None
+            kept = of.value if isinstance(of, cst.Subscript) else of
+            if name not in (f"{numpy}.mean", f"{numpy}.median") or not _begins_empty(source, kept):
+                continue
+            assert kept is not None
+            added = binary(source.parent(call), cst.Add) is not None
+            text = f"{source.code(call)} if {source.code(kept)} else {0.0 if added else 1.0}"
+            title = "leave this mean out as long as there is nothing to take it of"
+            edit = Edit(source).replace(call, text)
+            yield from case.change(edit, "no_history", title, Tier.GUARD)
+
+
+def _begins_empty(source: Source, node: cst.CSTNode | None) -> bool:
+    """`self.losses = []`, also as one of several, and `self.losses.append(...)` somewhere."""
+    if not isinstance(node, (cst.Name, cst.Attribute)):
+        return False
+    name, assigns = source.code(node), source.every(cst.Assign)
+    given = [source.code(v) for a in assigns for t, v in given_by(a) if source.code(t) == name]
+    return "[]" in given or "list()" in given
 
 
 def _at_least_one(source: Source, divisor: Expression) -> str:

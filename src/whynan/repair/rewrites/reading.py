@@ -29,7 +29,7 @@ def propose(case: Case) -> Iterator[Candidate]:
     if case.origin.phase == "data" and case.mechanism in ("log_nonpositive", "sqrt_negative"):
         yield from _from_returned(case)
     mark = missing_mark(case.anomaly)
-    if mark is not None and case.mechanism in OUTSIDE:
+    if mark is not None and case.mechanism in OUTSIDE and case.origin.phase in ("data", "init"):
         yield from _from_table(case, mark)
     marked = case.mechanism == "nan_literal" and case.origin.phase == "data"
     if marked or (case.mechanism == "nonfinite_data" and _is_rare(case)):
@@ -51,9 +51,10 @@ def missing_mark(anomaly: Anomaly) -> str | None:
     odd, culprit = anomaly.evidence.around.oddity, anomaly.finding.culprit
     if odd is not None and odd.what == "outlier":
         return None if is_full(abs(odd.value)) else fill_value(odd.value)
-    if culprit is None or anomaly.origin.phase not in ("data", "init"):
+    operand = anomaly.origin.inputs[culprit] if culprit is not None else None
+    if operand is None or (anomaly.origin.phase not in ("data", "init") and operand.upstream):
         return None
-    value = anomaly.origin.inputs[culprit].value
+    value = operand.value
     return fill_value(value) if value is not None else None
 
 
@@ -84,7 +85,7 @@ def _from_table(case: Case, mark: str | None = None) -> Iterator[Candidate]:
     if source is None or not isinstance(node, cst.Call) or not node.args:
         return
     table = _cut_from(source, node.args[0].value)
-    value = source.value_of(table) if table is not None else None
+    value = given_above(source, table) if table is not None else None
     line = source.statement(value) if value is not None else None
     if table is None or value is None or line is None:
         return
@@ -106,6 +107,21 @@ def _from_table(case: Case, mark: str | None = None) -> Iterator[Candidate]:
     yield from case.change(Edit(source).after(line, text), "drop_rows", TITLE, Tier.GUARD)
 
 
+def given_above(source: Source, use: cst.Name) -> Expression | None:
+    """Its value; of a table that is given further columns, or made of itself, the last `x = ...` above."""
+    value = source.value_of(use)
+    if value is not None:
+        return value
+    lines = [
+        assign.value
+        for assign in source.every(cst.Assign)
+        if source.code(assign.targets[0].target) == use.value
+        and source.scope(assign) is source.scope(use)
+        and source.line(assign) < source.line(use)
+    ]
+    return lines[-1] if lines else None
+
+
 def _cut_from(source: Source, node: Expression, depth: int = 5) -> cst.Name | None:
     """The variable whose rows these are, if it is cut by columns somewhere on the way."""
     cut = False
@@ -113,7 +129,7 @@ def _cut_from(source: Source, node: Expression, depth: int = 5) -> cst.Name | No
         if isinstance(node, cst.Name):
             if cut:
                 return node
-            value = source.value_of(node)
+            value = given_above(source, node)
             if value is None:
                 return None
             node, depth = value, depth - 1
@@ -121,6 +137,8 @@ def _cut_from(source: Source, node: Expression, depth: int = 5) -> cst.Name | No
             node, cut = node.value, True
         elif isinstance(node, cst.Attribute):
             node = node.value
+        elif isinstance(node, cst.BinaryOperation):  # `(x - x.mean()) / x.std()`
+            node = node.left
         elif (call := fn(source, node)) is not None and call.namespace is not None:
             node = call.operand  # `torch.from_numpy(...)`
         elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):

@@ -1,4 +1,4 @@
-"""Schedules that run down to 0, and counts that begin there: mended where they are written."""
+"""Schedules that run down to 0: kept above it where they are written."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from whynan.model import OpRecord
-from whynan.ops.table import that
-from whynan.repair.calls import binary, fn, number_of
+from whynan.repair.calls import binary, number_of
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.constants import Constants
 from whynan.repair.edit import Edit
@@ -22,16 +21,15 @@ from whynan.repair.source import Expression, Source
 
 SINGULAR = ("division_by_zero", "log_nonpositive", "gradient_singularity")
 DIVIDED, LOGARITHM = 0.1, 1e-3  # of the number that a schedule begins with: to divide by, for a log
+SET = (cst.Name, cst.Attribute, cst.Subscript)
+REFUSED = "refused"  # by a distribution
 ALMOST = "0.999"  # where a share of noise ends, so that something is left
-PICKS = that("picks") | {"index", "select"}
 FROM_NUMBERS = ("lift_fresh", "scalar_tensor", "full", "fill")
-TITLE = "count from 1: number 0 can neither divide nor have a logarithm"
 
 
 def propose(case: Case) -> Iterator[Candidate]:
     constants = Constants(Project(case))
-    yield from _counted(case, constants)
-    if case.mechanism not in SINGULAR:
+    if case.mechanism not in SINGULAR and case.forward_op != REFUSED:
         return
     for found in _floors(case, constants):
         file = os.path.basename(found.source.path)
@@ -39,7 +37,6 @@ def propose(case: Case) -> Iterator[Candidate]:
         title = f"let this schedule end at {found.least}, not at {found.end} ({file}, line {line})"
         edit = Edit(found.source).replace(found.node, found.text)
         yield from case.change(edit, "schedule_floor", title, Tier.GUARD)
-    yield from _from_1(case)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,8 +75,11 @@ def _given(case: Case) -> Iterator[tuple[Source, Expression, float | None]]:
         yield from [(source, divisor, None)] if divisor is not None else []
         if isinstance(node, cst.Call):
             yield from ((source, a.value, None) for a in node.args if a.keyword is not None)
+    if source is not None and case.forward_op == REFUSED and isinstance(node, cst.Call):
+        yield from ((source, a.value, None) for a in node.args)
+        return
     for op in made:
-        place = _written(case, op)
+        place = written(case, op)
         if place is None:
             continue
         call = place[1]
@@ -92,7 +92,7 @@ def _given(case: Case) -> Iterator[tuple[Source, Expression, float | None]]:
             return
 
 
-def _written(case: Case, op: OpRecord) -> tuple[Source, Expression] | None:
+def written(case: Case, op: OpRecord) -> tuple[Source, Expression] | None:
     if op.site is None or not case.is_own(op.site.file):
         return None
     source = case.source_of(op.site.file)
@@ -119,16 +119,16 @@ def _floor(
         return _kept_above(constants, source, node, share)
     if isinstance(node, cst.ListComp):
         return _floor(constants, source, node.elt, share, depth - 1)
-    behind = _behind(constants, source, node)
-    if behind is None or not isinstance(behind.node, Expression):
+    found = behind(constants, source, node)
+    if found is None or not isinstance(found.node, Expression):
         return None
-    return _floor(constants, behind.source, behind.node, share, depth - 1)
+    return _floor(constants, found.source, found.node, share, depth - 1)
 
 
-def _behind(constants: Constants, source: Source, node: Expression) -> Place | None:
+def behind(constants: Constants, source: Source, node: Expression) -> Place | None:
     """What a name stands for, the table of an entry, what the user's own function returns."""
     if isinstance(node, cst.Subscript):
-        return _behind(constants, source, node.value)
+        return behind(constants, source, node.value)
     if isinstance(node, cst.Name):
         return constants.value(source, node) or _looped_over(source, node)
     try:
@@ -142,6 +142,24 @@ def _behind(constants: Constants, source: Source, node: Expression) -> Place | N
     if len(returns) != 1 or returns[0].value is None:
         return None
     return Place(home, returns[0].value)
+
+
+def _called(constants: Constants, source: Source, call: cst.Call) -> Place | None:
+    """The user's own function, or the one method of that name."""
+    try:
+        found = constants.project.function(source, call.func)
+        if found is not None or not isinstance(call.func, cst.Attribute):
+            return found[0] if found is not None else None
+        name = call.func.attr.value
+        methods = [
+            Place(home, function)
+            for home in constants.project.mentioning(name)
+            for function in home.every(cst.FunctionDef)
+            if function.name.value == name
+        ]
+    except Lost:
+        return None
+    return methods[0] if len(methods) == 1 else None
 
 
 def _looped_over(source: Source, name: cst.Name) -> Place | None:
@@ -179,6 +197,10 @@ def _kept_above(
     if start is None or start <= 0 or not any(binary(d, cst.Subtract) for d in differences):
         return None
     least = f"{start * share:g}"
+    for part in differences:
+        found = constants.of(source, part) if isinstance(part, SET) else None
+        if found is not None and isinstance(found.node, cst.Float) and number_of(found.node) == 0:
+            return Floor(source=found.source, node=found.node, text=least, least=least)
     text = f"max({source.code(node.with_changes(lpar=(), rpar=()))}, {least})"
     return Floor(source=source, node=node, text=text, least=least)
 
@@ -190,16 +212,19 @@ def _computed(function: Callable[[float], float] | None, x: float) -> float | No
         return None
 
 
-def _start(constants: Constants, source: Source, node: Expression) -> float | None:
+def _start(constants: Constants, source: Source, node: Expression, depth: int = 3) -> float | None:
     """Its value at step 0: every name that stands for no setting is the step."""
     literal = constants.of(source, node)
     if literal is not None:
         return number_of(literal.node)
-    if isinstance(node, (cst.Name, cst.Attribute, cst.Subscript)):
+    behind = constants.value(source, node) if depth and isinstance(node, cst.Name) else None
+    if behind is not None and isinstance(behind.node, Expression):
+        return _start(constants, behind.source, behind.node, depth - 1)
+    if isinstance(node, SET):
         return math.pi if source.code(node).endswith(".pi") else 0.0
     if isinstance(node, cst.Call) and node.args:
         name = source.code(node.func).split(".")[-1]
-        given = [_start(constants, source, a.value) for a in node.args]
+        given = [_start(constants, source, a.value, depth) for a in node.args]
         known = [g for g in given if g is not None]
         if name in ("max", "min") and len(known) == len(given):
             return max(known) if name == "max" else min(known)
@@ -210,7 +235,7 @@ def _start(constants: Constants, source: Source, node: Expression) -> float | No
         )
     if not isinstance(node, cst.BinaryOperation):
         return None
-    left, right = (_start(constants, source, part) for part in (node.left, node.right))
+    left, right = (_start(constants, source, part, depth) for part in (node.left, node.right))
     if isinstance(node.operator, cst.Divide) and left is not None:
         return left / right if right else (0.0 if left == 0 else None)
     if left is None or right is None:
@@ -220,108 +245,3 @@ def _start(constants: Constants, source: Source, node: Expression) -> float | No
     if isinstance(node.operator, cst.Add):
         return left + right
     return left - right if isinstance(node.operator, cst.Subtract) else None
-
-
-def _from_1(case: Case) -> Iterator[Candidate]:
-    """`torch.arange(n)` under a root, a logarithm or a division."""
-    for op in case.culprit.upstream if case.culprit is not None else ():
-        if op.name == "arange" and op.value == 0:
-            place = _written(case, op)
-            call = fn(*place) if place is not None else None
-            if place is None or call is None or call.name != "arange":
-                return
-            plain = [a for a in call.node.args if a.keyword is None]
-            if len(plain) == 2 and number_of(plain[0].value) == 0:
-                edit = Edit(place[0]).replace(plain[0].value, "1")
-                edit.replace(plain[1].value, f"{place[0].code(plain[1].value)} + 1")
-            elif len(plain) == 1:
-                edit = Edit(place[0]).replace(
-                    plain[0].value, f"1, {place[0].code(plain[0].value)} + 1"
-                )
-            else:
-                return
-            yield from case.change(edit, "count_from_1", TITLE, Tier.GUARD)
-            return
-        if len([i for i in op.inputs if i.stats is not None]) > 1 and op.name not in PICKS:
-            return  # a distance between two of them is 0 wherever they begin
-
-
-def _counted(case: Case, constants: Constants) -> Iterator[Candidate]:
-    """A counter of plain numbers, in a divisor that was 0: `1 / np.sqrt(layer)`, `step**-0.5`."""
-    for source, divisor in _divisors(case, constants):
-        parts = (divisor, *source.below(divisor))
-        names = [n for n in parts if isinstance(n, cst.Name) and source.reads(n)]
-        counters = [n for n in names if _gives(constants, source, n)]
-        if len(counters) != 1:
-            continue
-        counter, name = counters[0], source.code(counters[0])
-        if _is_numbered(constants, source, counter):
-            edit = Edit(source).replace(counter, f"{name} + 1")
-        else:
-            edit = Edit(source).replace(counter, f"max({name}, 1)")
-        yield from case.change(edit, "count_from_1", TITLE, Tier.GUARD)
-
-
-def _divisors(case: Case, constants: Constants) -> Iterator[tuple[Source, Expression]]:
-    """Of the expression that failed, or of one whose infinite result torch was given as a number."""
-    home = constants.project.source(case.site.file) if case.site is not None else None
-    plain = is_plain(case) or case.origin.op.startswith("array.")
-    plain &= case.mechanism == "division_by_zero"
-    if plain and home is not None and case.node is not None and case.source is not None:
-        yield from ((home, d) for d in _divided_by(home, again(home, case.source, case.node)))
-    made = [op for operand in case.origin.inputs for op in operand.upstream]
-    for op in (case.origin, *made):
-        numbers = [x for x in op.scalars.values() if isinstance(x, float)]
-        place = _written(case, op) if not all(map(math.isfinite, numbers)) else None
-        source = constants.project.source(place[0].path) if place is not None else None
-        if place is None or source is None:
-            continue
-        for name in source.below(again(source, *place)):
-            value = constants.value(source, name) if isinstance(name, cst.Name) else None
-            if value is not None and value.source is source:
-                yield from ((source, d) for d in _divided_by(source, value.node))
-
-
-def _divided_by(source: Source, node: cst.CSTNode) -> Iterator[Expression]:
-    for part in (node, *source.below(node)):
-        quotient, power = binary(part, cst.Divide), binary(part, cst.Power)
-        if quotient is not None:
-            yield quotient.right
-        if power is not None and (number_of(power.right) or 0) < 0:
-            yield power.left
-
-
-def _gives(constants: Constants, source: Source, name: cst.Name) -> cst.CSTNode | None:
-    """The parameter or the loop that gives a counter its number."""
-    if constants.of(source, name) is not None:
-        return None
-    given = source.given(name)
-    target = source.original(given.node) if given is not None else None
-    if given is not None and given.how == "is" and (value := source.value_of(name)) is not None:
-        inner = value.args[0].value if isinstance(value, cst.Call) and value.args else None
-        return _gives(constants, source, inner) if isinstance(inner, cst.Name) else None
-    above = source.parent(target) if target is not None else None
-    while isinstance(above, (cst.Element, cst.Tuple)):
-        above = source.parent(above)
-    return above if isinstance(above, (cst.Param, cst.For, cst.CompFor)) else None
-
-
-def _is_numbered(
-    constants: Constants, source: Source, name: Expression | None, depth: int = 4
-) -> bool:
-    """Whether it numbers things: `for i in range(n)`, `enumerate(layers)`, also in the callers."""
-    if not isinstance(name, cst.Name) or depth == 0:
-        return False
-    above = _gives(constants, source, name)
-    if isinstance(above, (cst.For, cst.CompFor)):
-        return source.code(above.iter).startswith(("range(", "enumerate("))
-    if not isinstance(above, cst.Param):
-        return False
-    try:
-        given = list(constants.given_for(source, above))
-    except Lost:
-        return False
-    return bool(given) and all(
-        isinstance(p.node, Expression) and _is_numbered(constants, p.source, p.node, depth - 1)
-        for p in given
-    )

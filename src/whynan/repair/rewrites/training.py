@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 
 import libcst as cst
 
-from whynan.model import HistoryRow
+from whynan.model import HistoryRow, Unstable
 from whynan.ops.table import that
 from whynan.repair.calls import number_of
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.constants import Constants, entries_of
 from whynan.repair.edit import Edit
+from whynan.repair.places import Lost
 from whynan.repair.project import Project
 from whynan.repair.source import Expression, Source
 
@@ -28,6 +30,7 @@ GREW = 10.0  # times the first gradient, before the last one
 ROSE = 3.0  # times the smallest loss before
 THROWN = 100.0  # times a weight's own size, in one update
 LEAPT = 0.5  # of a weight's own size, in one update
+USUAL = {"momentum": 0.99, "weight_decay": 1e-3}  # at most
 DIVERGING = frozenset({"high_learning_rate", "exploding_gradients"})
 TRAINABLE = ("overflow", "log_nonpositive", "invalid_domain", "sqrt_negative")
 
@@ -44,10 +47,14 @@ def propose(case: Case) -> Iterator[Candidate]:
         return
     if case.mechanism == "sqrt_negative" and in_step and _cancels(case):
         return  # a difference that rounds below 0 does so at any rate
+    if case.anomaly.evidence.around.unstable is not None:
+        yield from _stable(case, case.anomaly.evidence.around.unstable)
+        return  # at another rate it would only take longer
     diverged = in_step or _diverged(case)
+    yield from _drawn_narrower(case)
     for source in case.files():
         yield from _initialised(case, source)
-        if in_step:
+        if diverged:
             yield from _less_decay(case, source)
         if case.origin.step > 0 and diverged:
             yield from _slower_by_hand(case, source)
@@ -204,6 +211,10 @@ def _setting(
         table = constants.table(home, arg.value) if arg.star == "**" else None
         if table is not None:
             found += [(table[0], entry.value) for entry in entries_of(table[1], name)]
+        elif arg.star == "**":
+            found += [(f, node) for f in constants.project.settings() for node in f.numbers(name)]
+    if len(found) > 1:
+        return None
     for where, node in found:
         literal = constants.of(where, node)
         if literal is not None and isinstance(literal.node, Expression):
@@ -231,18 +242,35 @@ def _short(value: float) -> str:
     return f"{value:g}".replace("e-0", "e-")
 
 
+def _stable(case: Case, unstable: Unstable) -> Iterator[Candidate]:
+    """`momentum=9` where 0.9 was meant, a weight decay of 50: a number of the usual size."""
+    usual = USUAL[unstable.name]
+    value = unstable.value
+    while value > usual:
+        value /= 10
+    place = Constants(Project(case)).setting_of(unstable.name, unstable.value)
+    given = (place.source, place.node) if place is not None else None
+    for source in case.files() if given is None else ():
+        for call in optimizers(source):
+            given = given or _setting(case, source, call, unstable.name)
+    if given is not None and isinstance(given[1], Expression):
+        edit = Edit(given[0]).replace(given[1], _short(value))
+        title = f"give `{unstable.name}` a value such as {_short(value)}: {unstable.why}"
+        yield from case.change(edit, f"lower_{unstable.name}", title, Tier.TRAINING)
+
+
 def _less_decay(case: Case, source: Source) -> Iterator[Candidate]:
     """A weight decay that more than undoes a step makes the weight grow."""
-    given = [a.value for c in optimizers(source) if (a := _keyword(c, "weight_decay"))]
-    given += [
-        e.value
+    places = [_setting(case, source, call, "weight_decay") for call in optimizers(source)]
+    places += [
+        (source, e.value)
         for e in source.every(cst.DictElement)
         if source.code(e.key).strip("'\"") == "weight_decay"
     ]
-    for node in given:
-        value = number_of(node)
-        if value is not None and value >= 1:
-            edit = Edit(source).replace(node, _short(value * 0.001))
+    for place in places:
+        value = number_of(place[1]) if place is not None else None
+        if place is not None and value is not None and value >= 1:
+            edit = Edit(place[0]).replace(place[1], _short(value * 0.001))
             title = "lower the weight decay: times the learning rate it must stay below 1"
             yield from case.change(edit, "lower_weight_decay", title, Tier.TRAINING)
 
@@ -301,3 +329,32 @@ def _initialised(case: Case, source: Source) -> Iterator[Candidate]:
     if found:
         title = "initialise the weights for their number of inputs"
         yield from case.change(edit, "kaiming_init", title, Tier.TRAINING)
+
+
+def _drawn_narrower(case: Case) -> Iterator[Candidate]:
+    """`init.normal_(w, std=cfg.init_std)`: the number itself, by the number of inputs."""
+    if not any(c.code == "bad_init" for c in case.anomaly.finding.causes):
+        return
+    widths = [
+        o.stats.shape[-1]
+        for o in case.origin.inputs
+        if o.stats is not None and len(o.stats.shape) == 2
+    ]
+    constants = Constants(Project(case))
+    try:
+        calls = [(s, c) for s in constants.project.mentioning("std") for c in s.every(cst.Call)]
+    except Lost:
+        return
+    for source, call in calls if widths else ():
+        given = _keyword(call, "std") if _name(call) in ("normal_", "trunc_normal_") else None
+        literal = constants.of(source, given.value) if given is not None else None
+        value = number_of(literal.node) if literal is not None else None
+        narrow = f"{(2 / widths[0]) ** 0.5:.1g}"
+        if literal is None or value is None or float(narrow) >= value:
+            continue
+        if isinstance(literal.node, Expression) and given is not None and literal.node is not given.value:  # fmt: skip
+            file, line = os.path.basename(literal.source.path), literal.source.line(literal.node)
+            title = f"draw the weights {narrow} wide, for their number of inputs, where that is set ({file}, line {line})"
+            edit = Edit(literal.source).replace(literal.node, narrow)
+            yield from case.change(edit, "kaiming_init", title, Tier.TRAINING)
+            return
