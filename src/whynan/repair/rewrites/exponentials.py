@@ -37,10 +37,23 @@ def propose(case: Case) -> Iterator[Candidate]:
         or case.forward_op not in ("exp", "expm1", "mul")
     ):
         return
+    yield from _decaying(case, source, exp)
     yield from _softmax(case, source, exp)
     yield from _shifted(case, source, exp)
     yield from _sigmoid(case, source, exp)
     yield from _bounded(case, source, exp)
+
+
+def _decaying(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
+    """`u / expm1(u)`, which is 0 where `expm1` overflows: with a power that decays."""
+    quotient = source.parent(exp.node)
+    if exp.name != "expm1" or binary(quotient, cst.Divide) is None or exp.inplace:
+        return
+    if isinstance(quotient, cst.BinaryOperation) and quotient.right is exp.node:
+        u = source.receiver(exp.operand)
+        text = f"{source.code(quotient.left)} * torch.exp(-{u}) / -torch.expm1(-{u})"
+        title = "divide by `expm1` with the sign turned round: the exponential then decays, and does not overflow"
+        yield from case.change(Edit(source).replace(quotient, text), "decaying", title, Tier.EXACT)
 
 
 def _softmax(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:

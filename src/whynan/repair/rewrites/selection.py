@@ -101,9 +101,9 @@ def _without_weight(case: Case, source: Source, node: Expression) -> Iterator[Ca
         return
     sides = (product.left, product.right)
     weight, term = sides if values[0] == 0 else sides[::-1]
-    if not isinstance(weight, (cst.Name, cst.Attribute)):
+    if any(isinstance(part, cst.Call) for part in source.below(weight)):
         return  # it would be computed twice
-    text = f"torch.where({source.code(weight)} == 0, 0.0, {source.code(term)})"
+    text = f"torch.where({source.receiver(weight)} == 0, 0.0, {source.code(term)})"
     title = "leave out the terms whose weight is 0, infinite ones too"
     edit = Edit(source).replace(term, text)
     yield from case.change(edit, "where_weighted", title, Tier.GUARD)
