@@ -158,6 +158,11 @@ HARMFUL: dict[str, tuple[str, str, str]] = {
 }  # fmt: skip
 
 HEALTHY: dict[str, str] = {
+    "the recall of a class that does not occur": """
+        import numpy as np
+        table = np.array([[2, 1, 0], [0, 3, 0], [0, 0, 0]])
+        print(table.diagonal() / table.sum(1))
+    """,
     "chosen by where": """
         import numpy as np
         x = np.array([0.0, 1.0])

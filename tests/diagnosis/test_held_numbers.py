@@ -139,7 +139,21 @@ loss = (net(x) / weight).mean()
 loss.backward()
 torch.optim.SGD(net.parameters(), lr=0.1).step()
 """
+WIDE = """
+nn.init.normal_(net[0].weight, std=1 / max(4 - 4, 1e-40))
+loss = net(x).mean()
+loss.backward()
+torch.optim.SGD(net.parameters(), lr=0.1).step()
+"""
+ALONE = """
+gain = torch.tensor([3.0])
+loss = (net(x) * (gain - gain.mean()) / gain.std()).mean()
+loss.backward()
+torch.optim.SGD(net.parameters(), lr=0.1).step()
+"""
 CAUSES = {
+    "an argument that is computed": (WIDE, "computed", "gave 1e+40 as std"),
+    "one value": (ALONE, "too_few_values", "two are needed"),
     "a parameter as it was trained": (TRAINED, "unbounded", "it is trained, and nothing keeps it above 0"),
     "what was made of one": (SCALE, "unbounded", "`scale * 1` gave -"),
     "a recurrence": (ROUNDS, "growing_values", "rounds of this line"),

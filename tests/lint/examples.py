@@ -387,6 +387,7 @@ SILENT: dict[str, list[str]] = {
         "return torch.log(torch.sigmoid(torch.arange(-6.0, 6.0, 0.01)))",
     ],
     "logsumexp-hand": [
+        "log_probs = model(x)\nl = log_probs.reshape(-1)\nreturn l.exp().mean().log()",
         "return torch.logsumexp(x, dim=1)",
         "m = x.amax(1, keepdim=True)\nreturn (x - m).exp().sum(1).log() + m",
         "return torch.log(torch.exp(x.clamp(max=20)).sum(1))",
@@ -482,6 +483,7 @@ SILENT: dict[str, list[str]] = {
         "return (x * y).sum(-1) / (x.norm(dim=-1) * y.norm(dim=-1)).clamp(min=1e-8)",
     ],
     "where-unsafe": [
+        "c = torch.acos(x)\nreturn torch.where(x > 0, c, 0.0)",
         "return torch.where(x > 0, torch.log(torch.where(x > 0, x, 1.0)), 0.0)",
         "return torch.where(x > 0, torch.log(x.clamp(min=1e-6)), 0.0)",
         "with torch.no_grad():\n    return torch.where(x > 0, torch.log(x), 0.0)",
@@ -513,6 +515,7 @@ SILENT: dict[str, list[str]] = {
         "return torch.sqrt(F.relu(x)) - torch.sqrt(F.relu(-x))",
     ],
     "frac-pow": [
+        "model.momentum = 1 - (1 - model.momentum) ** 0.5",
         "return x.shape[-1] ** -0.5",
         "return torch.relu(x) ** 2",
         "return torch.relu(x) ** 2.0",
@@ -535,6 +538,7 @@ SILENT: dict[str, list[str]] = {
         "return torch.logit(x.clamp(1e-9, 1 - 1e-6))",
     ],
     "mask-by-multiply": [
+        "p = x.sigmoid()\nreturn (1 - p).log() * mask",
         "return torch.log(x + 1e-8) * mask",
         "return F.log_softmax(x, -1) * mask",
         "return np.nan_to_num(np.log(x))",

@@ -19,7 +19,7 @@ def slugs(text: str) -> list[str]:
 def at_function(text: str, name: str, function: str = "f") -> tuple[str, bool]:
     """What a name means in the first line of a function, and whether it is certainly bound there."""
     tree = ast.parse(textwrap.dedent(text))
-    names = Names(tree, ":=" in text)
+    names = Names(tree, text)
     node = next(n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == function)
     scope, first = names.of(node), node.body[0]
     return scope.meaning(name), scope.is_bound(name, (first.lineno, first.col_offset))

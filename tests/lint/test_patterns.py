@@ -6,7 +6,8 @@ import textwrap
 
 import pytest
 
-from tests.lint.examples import FOUND, SILENT, program
+from tests.lint.examples import FOUND, PRELUDE, SILENT, program
+from tests.lint.spellings import SPELLINGS
 from whynan.diagnosis.registry import rules
 from whynan.explain.rule_text import HEADINGS, sections
 from whynan.lint.checker import Checker
@@ -30,6 +31,17 @@ def pairs(table: dict[str, list[str]]) -> list[tuple[str, str]]:
 def test_pattern_is_found_in_every_spelling(slug: str, body: str) -> None:
     found = findings(program(body), *(["clip-nonfinite"] if slug == "clip-nonfinite" else []))
     assert slug in [f.slug for f in found]
+
+
+@pytest.mark.parametrize("slug", SPELLINGS)
+def test_every_row_of_the_catalogue_is_found_in_at_least_five_spellings(slug: str) -> None:
+    texts = {
+        b: f"{PRELUDE}\n\n{b}" if b.startswith(("def ", "class ")) else program(b)
+        for b in SPELLINGS[slug]
+    }
+    found = {b: [f.slug for f in findings(text, slug)] for b, text in texts.items()}
+    assert [b for b, slugs in found.items() if slug not in slugs] == []
+    assert len(texts) >= 5
 
 
 @pytest.mark.parametrize(("slug", "body"), pairs(SILENT))
@@ -151,6 +163,22 @@ def test_what_nobody_trains_with_is_information(path: str) -> None:
         ("return torch.log(torch.softmax(x, -1))", "error"),
         ("return torch.log(torch.softmax(x, -1)).cpu().numpy()", "info"),
         ("return torch.log(torch.softmax(x, -1)).detach()", "error"),
+        ("p = torch.softmax(x, -1)\nreturn p * torch.log(p + 1e-8)", "info"),
+        ("loss = y * torch.log(torch.softmax(x, -1) + 1e-8)\nloss.backward()", "warning"),
+        ("return torch.log(1 - torch.tanh(x) ** 2 + 1e-6)", "info"),
+        (
+            "if not model.training:\n    x = torch.cross(x, y)\n    x = x / x.norm()\nreturn x",
+            "info",
+        ),
+        ("return (x - y).pow(2).sum(-1).sqrt()", "warning"),
+        ("return x.pow(2).sum(-1).sqrt()", "info"),
+        ("return (x.pos - y.pos).pow(2).sum(-1).sqrt()", "info"),
+        ("return x / torch.clamp(x.pow(2).sum(-1).sqrt(), min=1e-8)", "warning"),
+        ("loss = x[target != -100].mean()\nreturn loss.backward()", "info"),
+        ("loss = F.mse_loss(x[target > 0], y[target > 0])\nreturn loss.backward()", "warning"),
+        ("loss = F.mse_loss(x[mask > 0], y[mask > 0])\nreturn loss.backward()", "info"),
+        ("loss = (x * mask).sum() / mask.sum()\nloss.backward()", "info"),
+        ("m = (y > 0).float()\nloss = (x * m).sum() / m.sum()\nloss.backward()", "warning"),
     ],
 )
 def test_how_loud_a_finding_is_depends_on_what_it_does(body: str, severity: str) -> None:

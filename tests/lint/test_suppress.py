@@ -55,3 +55,14 @@ def test_a_notebook_whose_shell_command_goes_on_in_the_next_line_is_linted() -> 
     notebook = Notebook(json.dumps({"cells": cells, "nbformat": 4, "metadata": {}}))
     found = Checker(patterns()).check(notebook.program, "study.ipynb")
     assert [(f.slug, notebook.place(f.line)) for f in found] == [("log-softmax", (1, 5))]
+
+
+def test_a_cell_that_is_no_python_does_not_hide_the_others() -> None:
+    sources = [
+        "pip install torch",
+        "import torch\nx = torch.ones(3)\ntorch.log(torch.softmax(x, 0))",
+    ]
+    cells = [{"cell_type": "code", "source": s, "outputs": [], "metadata": {}} for s in sources]
+    notebook = Notebook(json.dumps({"cells": cells, "nbformat": 4, "metadata": {}}))
+    found = Checker(patterns()).check(notebook.program, "study.ipynb")
+    assert [(f.slug, notebook.place(f.line)) for f in found] == [("log-softmax", (2, 3))]

@@ -188,7 +188,9 @@ def test_how_surely_a_value_is_not_0(text: str, sure: Sure) -> None:
     tree = ast.parse(program)
     line = tree.body[1]
     assert isinstance(line, ast.Expr)
-    reader = Reader(Source(program, tree, "program.py"), Names(tree, False).top, lambda term: None)
+    reader = Reader(
+        Source(program, tree, "program.py"), Names(tree, program).top, lambda term: None
+    )
     assert nonzero(reader.read(line.value)) is sure
 
 

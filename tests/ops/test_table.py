@@ -160,9 +160,8 @@ def test_lint_knows_every_spelling(op: Op) -> None:
 @pytest.mark.parametrize("op", [op for op in WITH_DOMAIN if op.reads == "elementwise"], ids=ids)
 def test_lint_warns_of_its_slope_behind_a_where(op: Op) -> None:
     call = WRITTEN.get(op.name) or written(op)
-    text = (
-        f"import torch\n\n\ndef f(x, y):\n    return torch.where(x > {op.harmless}, {call}, 0.0)\n"
-    )
+    end = 0 if 0 in op.singular else max(op.singular, default=op.harmless)
+    text = f"import torch\n\n\ndef f(x, y):\n    return torch.where(x > {end}, {call}, 0.0)\n"
     found = {f.slug for f in Checker(patterns()).check(text, "program.py")}
     natural = any(point >= 0 for point in op.singular)  # nobody's data are -1 by chance
     assert ("where-unsafe" in found) == (natural and not why(op, "lint"))

@@ -26,6 +26,16 @@ RIGHT = {
     "a density where there is none": """
         print(torch.distributions.Uniform(0.0, 1.0, validate_args=False).log_prob(torch.tensor(2.0)))
     """,
+    "the recall of a class that does not occur": """
+        table = torch.bincount(torch.tensor([0, 5, 10, 1]), minlength=16).reshape(4, 4).float()
+        print("inf", table.diag() / table.sum(1))
+    """,
+    "the share of groups": """
+        group, right = torch.tensor([0, 0, 2, 2]), torch.tensor([True, False, True, True])
+        hits = torch.stack([(right & (group == g)).float().sum() for g in range(3)])
+        members = torch.zeros(3).index_add_(0, group, torch.ones(4))
+        print("inf", (hits / members).tolist())
+    """,
     "a mask that came from NumPy": """
         ruled_out = np.zeros(4, np.float32)
         ruled_out[[1, 2]] = np.log(0.0, dtype=np.float32)
@@ -42,6 +52,8 @@ WRONG = {
     "a spread of 0": "print(torch.log(1 / (c - c.mean()).pow(2).mean()))",
     "equal points": "print(1 / (x - x.clone()).pow(2).sum())",
     "a log of a count": "print(torch.log((x > 99).sum()).item())",
+    "the mean of a row without a token": "tokens = x > 0; tokens[1] = False; print((x * tokens).sum(1) / tokens.sum(1))",
+    "the share of nothing at all": "print((x > 99).sum() / (x > 98).sum())",
     "infinite data": "print((x + torch.from_numpy(np.array([1.0, -np.log(0.0)]))[1]).sum())",
 }
 HEAD = """\

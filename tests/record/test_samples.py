@@ -313,3 +313,122 @@ def test_a_row_of_a_table_is_named_with_its_column(programs: ForkServer, tmp_pat
     assert result.report is not None
     assert result.report["anomalies"][0]["dataset_index"] == 29
     assert "item 29 of the dataset, in `price`" in " ".join(result.stderr.split())
+
+
+TEXTS = """
+import random
+import torch
+from torch import nn
+random.seed(3)
+torch.manual_seed(0)
+docs = [{{"id": f"doc-{{i:02d}}", "words": [2 + i % 5] * (1 + i % 4)}} for i in range(20)]
+docs[9]["words"] = []
+emb = nn.Embedding(30, 8)
+opt = torch.optim.SGD(emb.parameters(), lr=0.01)
+order = list(range(20))
+random.shuffle(order)
+for k in range(0, 20, 5):
+    batch = {batch}
+    width = max(len(d["words"]) for d in batch)
+    ids = torch.tensor([d["words"] + [0] * (width - len(d["words"])) for d in batch])
+    mask = (ids != 0).float()
+    pooled = (emb(ids) * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+    pooled.square().mean().backward()
+    opt.step()
+"""
+GROUPS = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+scenes = [{"name": f"scene-{i}", "points": torch.randn(5, 3)} for i in range(12)]
+scenes[7]["points"][2] = scenes[7]["points"][4]
+net = nn.Linear(1, 1)
+opt = torch.optim.SGD(net.parameters(), lr=0.01)
+def energy(points):
+    i, j = torch.triu_indices(5, 5, 1)
+    return net(1 / (points[i] - points[j]).norm(dim=1, keepdim=True)).mean()
+for k in range(0, 12, 3):
+    loss = sum(energy(s["points"]) for s in scenes[k : k + 3])
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "item"),
+    [
+        (TEXTS.format(batch="docs[k : k + 5]"), 9),
+        (TEXTS.format(batch="[docs[i] for i in order[k : k + 5]]"), 9),
+        (GROUPS, 7),
+    ],
+)
+def test_the_item_of_a_list_is_named(
+    programs: ForkServer, tmp_path: Path, program: str, item: int
+) -> None:
+    assert first(programs, tmp_path, program)["dataset_index"] == item
+
+
+WORKERS = """
+import torch
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+class Rows(IterableDataset):
+    def __iter__(self):
+        info = get_worker_info()
+        x = torch.ones(32, 5)
+        x[21, 2] = float("nan")
+        yield from x[info.id :: info.num_workers]
+
+net = torch.nn.Linear(5, 1)
+for x in DataLoader(Rows(), batch_size=4, num_workers=2):
+    net(x).sum().backward()
+    torch.optim.SGD(net.parameters(), lr=0.1).step()
+"""
+
+
+def test_an_item_of_a_stream_is_counted_by_worker(programs: ForkServer, tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(WORKERS)
+    words = " ".join(programs.run(script, cwd=tmp_path).stderr.split())
+    assert "item 10 of those from worker 1 of 2" in words
+
+
+SUBCLASS = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+import images
+
+torch.manual_seed(0)
+data = [images.Image(torch.rand(2, 3) + (0.5 if i != 5 else -1)) for i in range(12)]
+net = nn.Linear(3, 1)
+opt = torch.optim.SGD(net.parameters(), lr=0.01)
+for x in DataLoader(data, batch_size=4):
+    loss = net(torch.log(x)).mean()  # HERE
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+IMAGES = """
+import torch
+
+class Image(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return super().__torch_function__(func, types, args, kwargs)
+
+    def __new__(cls, values):
+        return values.as_subclass(cls)
+"""
+
+
+def test_a_library_s_own_tensors_are_a_batch(programs: ForkServer, tmp_path: Path) -> None:
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    (folder / "images.py").write_text(IMAGES)
+    head = 'import sys\nsys.path.insert(0, sys.path[0] + "/site-packages")'
+    found = first(programs, tmp_path, head + SUBCLASS)
+    assert "# HERE" in found["location"]["source"]
+    assert (found["sample"], found["dataset_index"]) == (1, 5)

@@ -86,8 +86,115 @@ for step in range(4):
 """,
         "log_space",
         [
-            "    loss = -torch.logsumexp(share.log() - 0.5 * ((y - mean) / width) ** 2 - width.log(), 1).mean()"
+            "    share_logits, width = weight, F.softplus(width) + 0.1",
+            "    loss = -torch.logsumexp(torch.log_softmax(share_logits, dim=1) - 0.5 * ((y - mean) / width) ** 2 - width.log(), 1).mean()",
         ],
+    ),
+    "the mean of exponentials in another file": (
+        start("6, 5")
+        + """
+from bound import exp_mean
+
+for step in range(3):
+    log_w = -net(torch.randn(8, 6)).square() - (200 if step == 1 else 0)
+    loss = -torch.log(exp_mean(log_w, 1)).mean()
+    LOOP
+--- bound.py
+import torch
+
+
+def exp_mean(values, dim):
+    weights = torch.exp(values)
+    return weights.mean(dim)
+""",
+        "log_space",
+        [
+            "def log_exp_mean(values, dim):",
+            "    return torch.logsumexp(values, dim) - math.log(values.shape[dim])",
+            "from bound import log_exp_mean",
+            "    loss = -log_exp_mean(log_w, 1).mean()",
+        ],
+    ),
+    "the density of a mixture that a method returns": (
+        start("1, 6")
+        + """
+class Mixture(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = net
+
+    def parts(self, x):
+        raw, mean = self.net(x).chunk(2, dim=1)
+        return raw.softmax(1), mean
+
+    def forward(self, x, y):
+        share, mean = self.parts(x)
+        return (share * torch.exp(-0.5 * (y - mean) ** 2)).sum(1)
+
+model = Mixture()
+for step in range(3):
+    y = torch.randn(10, 1) + (90 if step == 1 else 0)
+    loss = -model(torch.randn(10, 1), y).log().mean()
+    LOOP
+""",
+        "log_space",
+        [
+            "        return raw, mean",
+            "        share_logits, mean = self.parts(x)",
+            "        return torch.logsumexp(torch.log_softmax(share_logits, dim=1) - 0.5 * (y - mean) ** 2, 1)",
+            "    loss = -model(torch.randn(10, 1), y).mean()",
+        ],
+    ),
+    "a ratio of probabilities": (
+        start("4, 3")
+        + """
+def to_probs(scores):
+    return torch.softmax(scores, dim=1)
+
+old = nn.Linear(4, 3)
+old.load_state_dict(net.state_dict())
+for step in range(4):
+    x = torch.randn(6, 4) * (300 if step == 2 else 1)
+    p = to_probs(net(x))
+    q = to_probs(old(x)).detach()
+    loss = (p / q).clamp(max=1.2).mean()
+    LOOP
+""",
+        "log_ratio",
+        [
+            "def to_logits(scores):",
+            "    return scores",
+            "    logits = to_logits(net(x))",
+            "    q = torch.log_softmax(to_logits(old(x)), dim=1).detach()",
+            "    loss = (torch.log_softmax(logits, dim=1) - q).exp().clamp(max=1.2).mean()",
+        ],
+    ),
+    "a cosine": (
+        start("4, 3")
+        + """
+for step in range(4):
+    a, b = net(torch.randn(6, 4)), torch.randn(6, 3)
+    b[2] *= step != 2
+    dot = (a * b).sum(-1)
+    loss = (dot / (a.norm(dim=-1) * b.norm(dim=-1))).mean()
+    LOOP
+""",
+        "cosine_similarity",
+        ["    loss = F.cosine_similarity(a, b, dim=-1).mean()"],
+    ),
+    "what a mask multiplies by 0 later": (
+        start("4, 3")
+        + """
+for step in range(4):
+    p = net(torch.randn(6, 4)).abs()
+    valid = torch.ones(6, 3)
+    if step == 2:
+        p, valid[1] = p * torch.tensor([1.0, 0, 1, 1, 1, 1])[:, None], 0.0
+    loss = -(torch.log(p) * valid).sum() / valid.sum()
+    LOOP
+""",
+        "double_where",
+        ["    loss = -(torch.log(torch.where(valid != 0, p, 1.0)) * valid).sum() / valid.sum()"],
     ),
     "a root of a product": (
         start("5, 400")

@@ -95,6 +95,78 @@ for step in range(4):
             "    loss = polar[:, 0, 0].mean()",
         ],
     ),
+    "a rate is positive by the form of the output": (
+        START.format(outputs=1, lr=0.05)
+        + """
+for step in range(20):
+    rate = model(torch.randn(16, 4).abs() + step).squeeze(1)
+    loss = (rate - 0.05 * torch.log(rate)).mean() if step > 0 else rate.sum() * 3
+    LOOP
+print(loss.item())
+""",
+        "softplus_output",
+        ["    rate = (torch.nn.functional.softplus(model(torch.randn(16, 4).abs() + step)) + 1e-6).squeeze(1)"],
+    ),
+    "a variance is no rectified output": (
+        START.format(outputs=2, lr=0.01)
+        + """
+for step in range(6):
+    mean, raw = model(torch.randn(16, 4)).unbind(1)
+    raw = raw + (3 if step < 4 else -3)
+    var = torch.relu(raw)
+    loss = (torch.log(var) + (mean - 1) ** 2 / var).mean()
+    LOOP
+""",
+        "softplus_output",
+        ["    var = torch.nn.functional.softplus(raw) + 1e-4"],
+    ),
+    "a constant column is divided by 1": (
+        START.format(outputs=1, lr=0.01)
+        + """
+x = torch.randn(40, 4)
+x[:, 2] = 3.0
+spread = x.std(0)
+x = (x - x.mean(0)) / spread
+for step in range(4):
+    loss = (model(x).squeeze(1) - 1).square().mean()
+    LOOP
+""",
+        "unit_spread",
+        ["x = (x - x.mean(0)) / torch.where(spread > 1e-5, spread, 1.0)"],
+    ),
+    "a flow asks for no sign": (
+        START.format(outputs=4, lr=0.01)
+        + """
+class Mix(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.diag(torch.tensor([-1.0, 1, 1, 1])))
+
+    def forward(self, x):
+        return x @ self.weight, torch.logdet(self.weight)
+
+mix = Mix()
+for step in range(3):
+    z, volume = mix(model(torch.randn(8, 4)))
+    loss = z.square().mean() - volume
+    LOOP
+print(loss.item())
+""",
+        "slogdet",
+        ["        return x @ self.weight, torch.linalg.slogdet(self.weight)[1]"],
+    ),
+    "a scale that rounds to 0 has a floor": (
+        START.format(outputs=2, lr=0.01)
+        + """
+for step in range(6):
+    mean, raw = model(torch.randn(16, 4)).unbind(1)
+    scale = nn.functional.softplus(raw - (200 if step == 4 else 0))
+    loss = ((mean - 1) / scale).abs().clamp(max=5).mean() + scale.mean()
+    LOOP
+""",
+        "positive_floor",
+        ["    scale = nn.functional.softplus(raw - (200 if step == 4 else 0)) + 1e-3"],
+    ),
     "the mark of a missing value is no measurement": (
         START.format(outputs=1, lr=0.001)
         + """

@@ -89,6 +89,56 @@ lr = 0.001
         "kaiming_init",
         ["spread = 0.2"],
     ),
+    "momentum in a settings file, behind a factory": (
+        """
+import json
+from pathlib import Path
+
+import torch
+from torch import nn
+
+
+def build(model, spec):
+    spec = dict(spec)
+    return getattr(torch.optim, spec.pop("name"))(model.parameters(), **spec)
+
+
+torch.manual_seed(0)
+model = nn.Linear(10, 1)
+optimizer = build(model, json.loads(Path("conf.json").read_text())["optimizer"])
+x = torch.randn(64, 10)
+y = x.sum(1, keepdim=True)
+for step in range(60):
+    loss = ((model(x) - y) ** 2).mean()
+    LOOP
+--- conf.json
+{"optimizer": {"name": "SGD", "lr": 0.01, "momentum": 9.0}}
+""",
+        "lower_momentum",
+        ['{"optimizer": {"name": "SGD", "lr": 0.01, "momentum": 0.9}}'],
+    ),
+    "weight decay in an option": (
+        """
+import argparse
+
+import torch
+from torch import nn
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--weight-decay", type=float, default=50)
+opt = parser.parse_args([])
+torch.manual_seed(0)
+model = nn.Linear(10, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1, weight_decay=opt.weight_decay)
+x = torch.randn(64, 10)
+y = x.sum(1, keepdim=True)
+for step in range(60):
+    loss = ((model(x) - y) ** 2).mean()
+    LOOP
+""",
+        "lower_weight_decay",
+        ['parser.add_argument("--weight-decay", type=float, default=0.0005)'],
+    ),
     "table that ends at 0": (
         """
 import torch

@@ -134,3 +134,18 @@ def test_an_odd_batch_may_have_an_odd_loss_but_the_others_come_back() -> None:
     assert verdict(plain, back).verdict == "failed"
     assert verdict(odd, back).verdict == "verified"
     assert verdict(odd, [*LEARNING, *[(1e7, 1.0)] * 5]).verdict == "failed"
+
+
+def test_a_finite_update_that_makes_the_loss_rise_for_good_is_no_repair() -> None:
+    before = failed_at(5, [(2.0, 1.0)] * 5, "optimizer")
+    risen = [(2.0, 1.0)] * 6 + [(9.0, 1.0)] * 6
+    assert "the updates are finite, but wrong" in verdict(before, risen).evidence
+    assert verdict(before, [(2.0, 1.0)] * 12).verdict == "verified"
+    assert verdict(failed_at(5, [(2.0, 1.0)] * 5), risen).verdict == "verified"
+
+
+def test_a_gradient_of_one_over_a_floor_is_no_repair() -> None:
+    course = [*LEARNING, (1.6, 1e8), (1.5, 0.7), (1.4, 0.6)]
+    assert "the gradient leaps" in verdict(failed_at(3, LEARNING), course).evidence
+    assert verdict(failed_at(3, LEARNING), course, exact=True).verdict == "verified"
+    assert verdict(failed_at(0), course).verdict == "verified"  # nothing to compare with

@@ -24,8 +24,9 @@ def crossed(evidence: Evidence, events: Sequence[Event], here: tuple[Place, ...]
     site, unsure = entry.site, evidence
     for event in events:
         found = way(event.places, here)
-        if found is None and site is not None:
-            found = way_to_site(event, site)
+        for place in (site, site.caller) if site is not None else ():
+            if found is None and place is not None:
+                found = way_to_site(event, place)
         if found is None:
             continue
         made = event.evidence.origin

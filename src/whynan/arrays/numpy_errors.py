@@ -68,6 +68,18 @@ class Event:
     places: tuple[Place, ...]  # innermost first
     follows: bool  # from a value that was not finite either
     followers: list[OpRecord] = field(default_factory=list)  # what it then turned into
+    is_hidden: bool = False  # a filter of the program's keeps the warning back
+
+    @property
+    def is_share_of_nothing(self) -> bool:
+        """One entry of a table, where no things are divided by no things: the recall of a class that
+        does not occur. That NaN is the answer, where it is only shown."""
+        op = self.evidence.origin
+        whole = all(
+            o.stats is not None and "int" in o.stats.dtype and o.value == 0 for o in op.inputs
+        )
+        some = op.out is not None and 0 < op.out.nonfinite < op.out.count
+        return op.name == "div" and len(op.inputs) == 2 and whole and some
 
     @property
     def kinds(self) -> frozenset[str]:

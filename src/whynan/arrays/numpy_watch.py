@@ -28,7 +28,6 @@ from whynan.arrays.made_again import made_again
 from whynan.arrays.numpy_errors import Event, Place, event_of, places_of
 from whynan.arrays.place import is_library, is_own, programs_own
 from whynan.arrays.reach import results, way
-from whynan.arrays.set_here import with_setting
 from whynan.arrays.tables import (
     divided,
     holds_what_was_made,
@@ -47,6 +46,7 @@ COMPLAINT = re.compile(r"\bnans?\b|\binfs?\b|\binfinit|finite|singular|converge"
 # 0 * inf and inf - inf: of finite numbers these are never invalid.
 NEEDS_INFINITY = re.compile(r"invalid value encountered in (scalar )?(multiply|add|subtract)$")
 MAX_EVENTS = 50
+NUMPYS_OWN = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
 MAX_LOOKS = 200  # a program that prints NaN all day must not be slowed
 WRITERS = ("save", "savez", "savez_compressed", "savetxt")
 
@@ -58,7 +58,7 @@ class NumpyWatch:
         self.events: list[Event] = []
         self._harms: dict[int, Evidence] = {}  # by the event's position
         self._crossed: dict[int, tuple[Evidence, Evidence]] = {}
-        self._undo: list[Callable[[], None]] = []
+        self._undo: list[Callable[[], object]] = []
         self._looking: int | None = None  # the thread in which we look at something
         self._showing = False
         self._looks = 0
@@ -89,6 +89,27 @@ class NumpyWatch:
 
         module._showwarnmsg = show
         self._undo.append(lambda: setattr(module, "_showwarnmsg", shown))
+
+    def hear_hidden(self) -> None:
+        """In a second run, whose output is laid aside: also what a filter of the program's keeps back. Of
+        torch's harm it may be the origin; by itself it is none."""
+        np = sys.modules.get("numpy")
+        if np is None or np.geterr() != NUMPYS_OWN:
+            return
+        before = np.seterrcall(lambda kind, _: self._heard(kind, sys._getframe(1)))
+        np.seterr(divide="call", over="call", invalid="call")
+        self._undo += [lambda: np.seterrcall(before), lambda: np.seterr(**NUMPYS_OWN)]
+
+    def _heard(self, kind: str, frame: FrameType) -> None:
+        if self._looking == threading.get_ident() or len(self.events) >= MAX_EVENTS:
+            return
+
+        def look() -> None:
+            event = event_of(frame, f"{kind} encountered in an operation")
+            if event is not None:
+                self._happened(replace(event, is_hidden=True))
+
+        self._quietly(look)
 
     def add(self, name: str) -> None:
         """A library that the program has imported."""
@@ -125,7 +146,7 @@ class NumpyWatch:
         if id(evidence) not in self._crossed:
             result, frame = [evidence], sys._getframe(1)
             came_in = evidence.origin_kind in ("entry", "number")
-            look = self._to_its_line if came_in else with_setting
+            look = self._to_its_line if came_in else _with_setting
             self._quietly(lambda: result.append(look(evidence, frame)))
             self._crossed[id(evidence)] = (evidence, result[-1])
         return self._crossed[id(evidence)][1]
@@ -260,7 +281,8 @@ class NumpyWatch:
             return
         site = site_at(user.f_code, user.f_lasti)
         for i, event in enumerate(self.events):
-            found = way(event.places, places)
+            aside = event.is_hidden or event.is_share_of_nothing
+            found = None if aside else way(event.places, places)
             if found is None:
                 continue
             seen = kinds - found.innocent
@@ -301,7 +323,8 @@ class NumpyWatch:
             i = len(self.events) - 1
         else:
             places = tuple(Place(id(f), f.f_code, line) for f, line in reversed(steps))
-            ways = [i for i, e in enumerate(self.events) if way(e.places, places, tested=True)]
+            shown = [(i, e) for i, e in enumerate(self.events) if not e.is_hidden]
+            ways = [i for i, e in shown if way(e.places, places, tested=True)]
             if not ways or not COMPLAINT.search(text):
                 return
             i = ways[0]
@@ -311,8 +334,15 @@ class NumpyWatch:
     def _left_over(self) -> None:
         scope = vars(sys.modules["__main__"])
         for i, event in enumerate(self.events):
-            for name in results(event, scope):
+            aside = event.is_hidden or event.is_share_of_nothing
+            for name in () if aside else results(event, scope):
                 self._harm(i, "output", f"the result `{name}`", event.evidence.origin.site, None)
+
+
+def _with_setting(evidence: Evidence, frame: FrameType) -> Evidence:
+    from whynan.arrays.set_here import with_setting  # torch is there by now
+
+    return with_setting(evidence, frame)
 
 
 def _follow(event: Event, op: OpRecord) -> None:

@@ -14,9 +14,11 @@ from whynan.diagnosis.given import (
     a_setting,
     came_in,
     computed,
+    computed_argument,
     kept,
     place_of,
     small_exponent,
+    too_few,
     unbounded,
 )
 from whynan.diagnosis.makers import (
@@ -68,6 +70,16 @@ def causes_of(
         found += _from_small(op, culprit)
     found += _from_function(op, culprit)
     found += _from_mask(mechanism, op)
+    if evidence.around.setting is not None and mechanism == "overflow":
+        # Its own number: no other type would make that a sensible one.
+        found += (
+            a_setting(evidence.around.setting)
+            if evidence.around.setting.value in op.scalars.values()
+            else ()
+        )
+    if not found and culprit is not None and mechanism == "empty_reduction":
+        found += too_few(op, culprit)
+    found += computed_argument(op)
     found += _from_optimizer(evidence, mechanism, op)
     found += _from_rounding(op, culprit) if culprit is not None else ()
     if not found and culprit is not None and mechanism in UNGUARDED:

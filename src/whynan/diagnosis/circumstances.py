@@ -83,6 +83,9 @@ def causes_around(evidence: Evidence, mechanism: str, culprit: Operand | None) -
     """What the state of the run shows, most telling first."""
     yield from _scaler(evidence)
     yield from _poisoned(evidence)
+    if mechanism in DRIFTED and (unstable := evidence.around.unstable) is not None:
+        text = f"{unstable.name} is {number(unstable.value)}: {unstable.why}"
+        yield Cause(code="setting", evidence=text)
     yield from _data(evidence, mechanism, culprit)
     if mechanism == "overflow":
         yield from _loss_factor(evidence)

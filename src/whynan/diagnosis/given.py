@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from whynan.diagnosis.makers import CHOOSING
 from whynan.model import FROM_BEFORE, Cause, Evidence, Operand, OpRecord, Setting, number
 from whynan.ops.table import reading, that
-from whynan.source.settings import COMPUTING
+from whynan.source.settings import COMPUTING, odd_numbers
 from whynan.source.trees import expression_of
 
 REFUSED = "refused"  # a finite value, by a distribution: no operation of torch's
@@ -29,6 +29,9 @@ def place_of(maker: OpRecord, op: OpRecord) -> str:
 def came_in(evidence: Evidence, op: OpRecord, culprit: Operand) -> Iterator[Cause]:
     """Of a value outside a function's domain: the data has it, and nothing was computed with it."""
     made, around = culprit.upstream, evidence.around
+    if op.op == REFUSED and culprit.role == "value" and all(m.name in HANDED_ON for m in made):
+        yield Cause(code="bad_data", evidence=f"{number(culprit.value)} came in with the data")
+        return
     if op.derived or culprit.value is None or not all(m.name in HANDED_ON for m in made):
         return
     first = made[-1].inputs[0].source if made and made[-1].inputs else culprit.source
@@ -68,6 +71,8 @@ def unbounded(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
         place = ""
     elif made and not made[0].derived:
         written = made[0].site.expression if made[0].site is not None else ""
+        if made[0].site == op.site:  # within the call that refuses it
+            written = culprit.name or ""
         name = written if written and len(written) <= MAX_SHOWN else made[0].name.strip("_")
         place = f"{place_of(made[0], op)}: "
     else:
@@ -87,6 +92,24 @@ def computed(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
     if isinstance(given, COMPUTING) and all(m.name in HANDED_ON for m in made):
         text = f"{place_of(made[-1], op)}: `{ast.unparse(given)}` gave {number(culprit.value)}"
         yield Cause(code="computed", evidence=text)
+
+
+def computed_argument(op: OpRecord) -> Iterator[Cause]:
+    """A number that no operation should be given, where the call that gives it computes it."""
+    call = expression_of(op.site.expression) if op.site is not None else None
+    if op.derived or not isinstance(call, ast.Call):
+        return
+    for role, value in ((r, v) for o, r, v in odd_numbers(op) if o is op):
+        given = [k.value for k in call.keywords if k.arg == role]
+        if given and isinstance(given[0], COMPUTING[:3]):
+            text = f"`{ast.unparse(given[0])}` gave {number(value)} as {role}"
+            yield Cause(code="computed", evidence=text)
+
+
+def too_few(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
+    part = culprit.slice_stats or culprit.stats
+    if part is not None and part.count == 1:
+        yield Cause(code="too_few_values", evidence="one value has no spread: two are needed")
 
 
 def small_exponent(evidence: Evidence, op: OpRecord, culprit: Operand) -> Iterator[Cause]:

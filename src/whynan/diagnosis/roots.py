@@ -41,6 +41,11 @@ def with_root(finding: Finding, evidence: Evidence) -> Finding:
 def _root(causes: Sequence[Cause], evidence: Evidence) -> tuple[str, Fix] | None:
     rates = [r.lr for r in evidence.around.history if r.lr]
     code, odd = causes[0].code, evidence.around.oddity
+    unstable = evidence.around.unstable
+    if code == "setting" and unstable is not None:
+        name, value = unstable.name, number(unstable.value)
+        fix = Fix(kind="setting", title=f"lower `{name}`, which is {value}: {unstable.why}")
+        return f"training diverged: {name} {value} is too high", fix
     if code == "high_learning_rate" and rates:
         rate = number(rates[-1])
         fix = Fix(kind="lower_lr", title=f"lower the learning rate, which is {rate}")

@@ -26,6 +26,7 @@ CAUSES = {
     "poisoned_state": "bad earlier",
     "saturation": "saturation",
     "setting": "a setting",
+    "too_few_values": "too few values",
     "unbounded": "no bound",
     "small_exponent": "exponent below 1",
     "underflow": "underflow",

@@ -164,7 +164,9 @@ def page() -> str:
         "",
         "What spoils state or ends the program stops the run as `--on-anomaly` says. A last word is told",
         "when the program ends, and only if it was printed, saved or returned by the outermost model after",
-        "the last training step, and nothing finite came from the same place afterwards.",
+        "the last training step, and nothing finite came from the same place afterwards. What is not",
+        "finite and the right answer is no harm where it is only shown: decibels of a noise of exactly 0,",
+        "the recall of a class that does not occur, among others that do.",
         "",
     ]  # fmt: skip
     return "\n".join(lines)

@@ -91,7 +91,8 @@ def of_method(
         args = (args[0], receiver, *args[1:]) if args else (receiver,)
         return Term("where", node, args, kw, lib="torch", form="method", kind=receiver.kind)
     kind = receiver.kind
-    if kind == "?" and op in TENSOR_METHODS:
+    of_torch = any(a.op == "imported" and str(a.value).startswith("torch.") for a in (*args, *kw.values()))  # fmt: skip
+    if kind == "?" and (op in TENSOR_METHODS or name.startswith("clamp") or (op == "cast" and of_torch)):  # fmt: skip
         kind = "tensor"
     if name == "numpy":
         kind = "array"

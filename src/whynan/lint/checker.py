@@ -9,32 +9,28 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from whynan.lint.belonging import library_of
-from whynan.lint.facts import NO_GRADIENT, TESTS
+from whynan.lint.facts import NO_GRADIENT, TESTS, small_eps_added
 from whynan.lint.finding import Finding, Match, Replacement, Severity
 from whynan.lint.flow import Walker
 from whynan.lint.layout import fitted
 from whynan.lint.libraries import OTHER
+from whynan.lint.skim import Skim
 from whynan.lint.source import Source
 from whynan.lint.suppress import Allowances
 from whynan.lint.table import Pattern
 from whynan.lint.table import patterns as all_patterns
-from whynan.lint.terms import SHAPE_OPS, Term
+from whynan.lint.terms import SHAPE_OPS, Term, same_values, strip
 from whynan.lint.training import trains
 from whynan.source.trees import UNREADABLE, parsed
 
-RELEVANT = re.compile(r"\b(torch|numpy)\b")
 Span = tuple[int, int, int, int]
 NUMBERS = ("item", ".item", "numpy", ".numpy", "tolist", ".tolist")
 SLOPE = "N021"
 # Type parameters and `type` statements, which came with Python 3.12.
 NEWER = re.compile(r"\s*(type \w+(\[.*\])? =|(async )?def \w+\[|class \w+\[)")
+# What Python 2 wrote.
+OLDER = re.compile(r"Missing parentheses in call to|multiple exception types must be|leading zeros")
 IN_PLACE = re.compile(r"\.\w+[^\W_]_\(")
-# No pattern is without one of these; most files of a large tree are without all of them.
-TRIGGERS = re.compile(
-    r"log|exp\b|exp[(_]|softmax|sigmoid|sqrt|norm\b|norm\(|std|\.sum\(|\bsum\(|\.min\(|a(?:rc)?cos|a(?:rc)?sin|erfinv|ndtri|gamma|\bnan|NaN|inf\b"
-    r"|empty|\bTensor\(|cross_entropy|Entropy|BCE|kl_div|KLDiv|nll|NLL|\*\*|pow\(|power\(|inv\w*\(|prod|clip_grad"
-    r"|Adam|where\(|masked_fill|tanh|reciprocal|mean\(|_loss\(|/\s*\(\s*(\w+)\s*-\s*\1\b"
-)
 
 
 class Checker:
@@ -53,7 +49,7 @@ class Checker:
 
         `skim`: a file that cannot hold a pattern is not parsed, and its syntax errors stay unseen.
         """
-        is_relevant = RELEVANT.search(text) and TRIGGERS.search(text)
+        is_relevant = (skimmed := Skim(text)).is_relevant
         if skim and not is_relevant:
             return []
         try:
@@ -62,13 +58,15 @@ class Checker:
             return [_unparsable(error, path, text)]
         if not is_relevant:
             return []
-        source = Source(text, tree, path)
+        source = Source(text, tree, path, skimmed)
         matches: dict[Span, tuple[Pattern, Match]] = {}
         covered: set[Span] = set()
 
         def ask(term: Term, here: Walker) -> None:
             if term.op in NUMBERS and term.args:
                 _only_shown(term.args[0], matches)
+            elif term.op == "mul" and len(term.args) == 2:
+                _weighed_by_itself(term, matches)
             for pattern in self.by_op.get(term.op, ()):
                 if pattern.operands not in (None, len(term.args)):
                     continue
@@ -110,13 +108,14 @@ class Checker:
 def _each_loss_once(
     matches: dict[Span, tuple[Pattern, Match]],
 ) -> dict[Span, tuple[Pattern, Match]]:
-    """A criterion that is given probabilities is one fault, however often it is called."""
+    """A criterion that is given probabilities is one fault, however often it is called; so is a mask."""
     kept: dict[Span, tuple[Pattern, Match]] = {}
     seen: set[tuple[str, str]] = set()
     for key, (pattern, match) in sorted(matches.items()):
         called = match.term.node.func if isinstance(match.term.node, ast.Call) else None
-        if match.term.form == "module" and called is not None:
-            fault = (pattern.slug, ast.unparse(called))
+        of_module = match.term.form == "module" and called is not None
+        if match.fault or of_module:
+            fault = (pattern.slug, match.fault or ast.unparse(called or match.term.node))
             if fault in seen:
                 continue
             seen.add(fault)
@@ -135,6 +134,18 @@ def _only_shown(term: Term, matches: dict[Span, tuple[Pattern, Match]]) -> None:
         del matches[_span(term)]
     else:
         matches[_span(term)] = (pattern, replace(match, severity="info"))
+
+
+def _weighed_by_itself(term: Term, matches: dict[Span, tuple[Pattern, Match]]) -> None:
+    """In `p * log(p + eps)` the slope that the eps stops has no weight."""
+    for p, other in (term.args, term.args[::-1]):
+        log = strip(other)
+        pattern, match = matches.get(_span(log), (None, None))
+        if pattern is None or match is None or not log.args:
+            continue
+        inner, eps = small_eps_added(log.args[0])
+        if eps and same_values(p, inner):
+            matches[_span(log)] = (pattern, replace(match, severity="info"))
 
 
 def _odd(text: str, path: str, line: int, column: int, message: str) -> Finding:
@@ -228,6 +239,7 @@ def _unparsable(error: Exception, path: str, text: str) -> Finding:
     source = lines[line - 1] if 0 < line <= len(lines) else ""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     newer = NEWER.match(source) is not None
+    older = OLDER.search(reason) is not None
     return Finding(
         path=path,
         line=line,
@@ -236,7 +248,7 @@ def _unparsable(error: Exception, path: str, text: str) -> Finding:
         end_column=column + 1,
         code="N000",
         slug="syntax-error",
-        severity="info" if newer else "error",
+        severity="info" if newer or older else "error",
         message=f"not checked: written for a newer Python than {version}, which reads it here"
         if newer
         else f"the file cannot be read as Python {version}: {reason}",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Iterator
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -41,9 +40,6 @@ NO_GRADIENT = re.compile(
 )
 # Files that check a program, and are not part of it.
 TESTS = re.compile(r"(^|/)(tests?/|test_\w+\.py$|conftest)|_test\.py$")
-GENERIC = re.compile(
-    r"eig|svd|(^|_)qr\b|null|randn|normal_|\bnormal\b|sample|\brand|kaiming|xavier", re.I
-)
 # Functions of one number whose value or slope is infinite at 0, and nowhere else.
 AT_ZERO = frozenset(op.name for op in TABLE if op.of == "self" and set(op.singular) == {0})
 AT_ZERO -= {"pow"}  # of which the exponent decides
@@ -87,6 +83,8 @@ def nonzero(term: Term, depth: int = 8) -> Sure:
     if t.op in ("clamp", "clamp_min", "maximum"):
         floor = number_of(t.args[1]) if t.op == "maximum" and len(t.args) > 1 else t.const("min")
         return Sure.NO if isinstance(floor, int | float) and floor <= 0 else Sure.YES
+    if t.op == "masked_fill" and t.const("value") == 0:
+        return Sure.NO
     if t.op in ("nan_to_num", "where", "ifexp", "boolop", "masked_fill", "patched"):
         return Sure.YES
     if known.range is not None and 0 not in known.range:
@@ -137,7 +135,7 @@ def bounded_above(term: Term, depth: int = 8) -> bool:
     if number_of(term) is not None:
         return True
     t = strip(term)
-    if term.op == "name" and LOG_PROBABILITY.search(str(term.value)):
+    if _is_called(term, LOG_PROBABILITY):
         return True
     if t.op in ("where", "patched") or is_bounded(t.op):
         return t.op != "clamp" or t.get("max") is not None
@@ -161,6 +159,18 @@ def bounded_above(term: Term, depth: int = 8) -> bool:
         if any(strip(x).op == "sub" and _is_max(strip(x).args[-1]) for x in (a, b)):
             return True  # at most 0, times what is meant to be positive
         return (bounded_above(a, depth - 1) and (number_of(b) is not None or bounded_above(b, depth - 1)))  # fmt: skip
+    return False
+
+
+def _is_called(term: Term, pattern: re.Pattern[str]) -> bool:
+    """Does a variable, or one that it was made from by shape alone, have such a name?"""
+    for _ in range(8):
+        if term.op in ("name", "param") and pattern.search(str(term.value)):
+            return True
+        inner = term.binding if term.op == "name" else term.args[0] if term.op in SHAPE_OPS and term.args else None  # fmt: skip
+        if inner is None:
+            return False
+        term = inner
     return False
 
 
@@ -364,22 +374,6 @@ def cut_off(term: Term, depth: int = 4) -> bool:
         return depth > 0 and term.binding is not None and cut_off(term.binding, depth - 1)
     known = bool(row(term.op).name) or term.op in SHAPE_OPS
     return depth > 0 and known and bool(term.args) and all(cut_off(a, depth - 1) for a in term.args)
-
-
-def is_generic(term: Term) -> bool:
-    """Drawn at random or from a factorisation: not zero, and not constant, in practice."""
-    return any(GENERIC.search(f"{t.op} {t.value or ''}") for t in _made_of(term))
-
-
-def _made_of(term: Term, depth: int = 12) -> Iterator[Term]:
-    """What a value is made of, as far as that is known: not what a network or a gradient was given."""
-    yield term
-    if depth == 0 or term.op in ("unknown", "layer") or term.op.startswith("."):
-        return
-    if term.op == "name" and term.binding is not None:
-        yield from _made_of(term.binding, depth - 1)
-    for child in term.children:
-        yield from _made_of(child, depth - 1)
 
 
 def no_slope(term: Term, depth: int = 6) -> bool:

@@ -35,6 +35,7 @@ class Match:
     severity: Severity | None = None  # else the rule's own
     of_slope: bool = False  # it harms gradients alone, whatever the rule's code says
     weak: bool = False  # right shape, no evidence: shown only when the rule is asked for by name
+    fault: str = ""  # matches with the same are one fault, which is told once
     covers: tuple[Term, ...] = ()  # expressions about which nothing else need be said
 
 

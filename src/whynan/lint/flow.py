@@ -18,6 +18,7 @@ from whynan.lint.scopes import (
     as_load,
     assigned_once,
     assigns,
+    evaluating,
     is_module,
     item_kind,
     merged,
@@ -34,7 +35,7 @@ from whynan.lint.terms import Term, names_in, strip
 from whynan.ops.table import that
 from whynan.source.trees import Function, statements
 
-IN_PLACE_MODULE = (that("casts") & that("tensor")) - {"cuda"}  # of a module, too
+IN_PLACE_MODULE = (that("casts") & that("tensor")) - {"cuda"} | {"to"}  # of a module, too
 
 
 class Walker:
@@ -47,7 +48,7 @@ class Walker:
         self.function: Function | None = None
         self.silent = 0  # reading ahead: nothing is checked
         self._check = check
-        self.names = Names(source.tree, ":=" in source.text)
+        self.names = Names(source.tree, source.text)
         self.evidence = Evidence(self.names)
         self.part: ast.stmt | None = None  # the outermost function or class
         self.reader = Reader(source, self.names.top, self._visit)
@@ -83,14 +84,14 @@ class Walker:
             self._check(term, self)
 
     def walk(self) -> None:
-        body = self.source.tree.body
+        body, classes = self.source.tree.body, self.source.classes
         self._assigned_once = assigned_once(body)
-        classes = self.source.classes
         for node in classes:
             self.reader.classes[node.name] = ClassInfo(node.name, is_module(node))
-        for node in classes:
+        known = [c for c in classes if self.source.skim.holds(c.lineno, c.end_lineno)]
+        for node in known:
             self._read_attributes(node)
-        for node in classes:  # before anything that may call an instance
+        for node in known:  # before anything that may call an instance
             self._read_returned(node)
         self._definitions(body)
         self._block(body)
@@ -165,7 +166,7 @@ class Walker:
         outer, outer_half, part = self.reader.own_class, self.half, self.part
         self.part = part or node
         self.reader.own_class = self.reader.classes[node.name]
-        self.half = self.source.uses_half(node.lineno, node.end_lineno or node.lineno)
+        self.half = self.source.class_uses_half(node)
         for statement in node.body:
             if isinstance(statement, Function):
                 self._function(statement)
@@ -174,10 +175,12 @@ class Walker:
         self.reader.own_class, self.half, self.part = outer, outer_half, part
 
     def _function(self, node: Function) -> None:
+        if not self.source.skim.holds(node.lineno, node.end_lineno):
+            return
         half, part = self.half, self.part
         self.part = part or node
-        if self.reader.own_class is None:
-            self.half = self.source.uses_half(node.lineno, node.end_lineno or node.lineno)
+        inherited = half and self.reader.own_class is not None
+        self.half = inherited or self.source.uses_half(node.lineno, node.end_lineno or node.lineno)
         self.run(node, self.reader.own_class)
         self.half, self.part = half, part
 
@@ -224,9 +227,8 @@ class Walker:
             value = read(node.value)
             for target in node.targets:
                 self._bind(target, value)
-        elif isinstance(node, ast.AnnAssign):
-            if node.value is not None:
-                self._bind(node.target, read(node.value))
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            self._bind(node.target, read(node.value))
         elif isinstance(node, ast.AugAssign):
             self._augmented(node)
         elif isinstance(node, ast.Return):
@@ -247,9 +249,8 @@ class Walker:
             self.reader.tested |= self._looked_at(node.test)
         elif isinstance(node, ast.Raise | ast.Continue | ast.Break):
             return True
-        elif isinstance(node, Function):
-            if self.function is not None:
-                self._function(node)
+        elif isinstance(node, Function) and self.function is not None:
+            self._function(node)
         elif isinstance(node, ast.Match):
             self._match(node)
         elif isinstance(node, ast.Delete):
@@ -305,13 +306,17 @@ class Walker:
     def _if(self, node: ast.If) -> bool:
         self.reader.read(node.test)
         reader = self.reader
-        tested, before = reader.tested, dict(reader.env)
+        tested, before, no_grad = reader.tested, dict(reader.env), self.no_grad
         mentioned = self._looked_at(node.test)
+        evaluated = evaluating(node)
         reader.tested = tested | mentioned
+        self.no_grad = no_grad or evaluated is node.body
         left_body = self._block(node.body)
         after_body = reader.env
         reader.env = dict(before)
+        self.no_grad = no_grad or evaluated is node.orelse
         left_other = self._block(node.orelse)
+        self.no_grad = no_grad
         after_other = reader.env
         # After `if not n: return`, n has been looked at for the rest of the block.
         reader.tested = tested | (mentioned if left_body or left_other or assigns(node, mentioned) else frozenset())  # fmt: skip
@@ -326,10 +331,8 @@ class Walker:
     def _looked_at(self, test: ast.expr) -> frozenset[str]:
         """What a test mentions, and what that was computed from."""
         names = spelled_in(test)
-        for name in names:
-            if (known := self.env.get(name)) is not None:
-                names |= names_in(known)
-        return names
+        known = [self.env[name] for name in names if name in self.env]
+        return names.union(*map(names_in, known))
 
     def _loop(self, node: ast.For | ast.AsyncFor | ast.While) -> None:
         reader = self.reader
@@ -386,8 +389,7 @@ class Walker:
         """What a repeated block assigns is unknown when it begins again."""
         for statement in statements(body):
             for target in targets(statement):
-                name = variable(target)
-                if name is not None:
+                if (name := variable(target)) is not None:
                     old = self.env.get(name) if isinstance(target, ast.Name) else None
                     self.env[name] = Term("unknown", target, kind=old.kind if old else "?")
                 elif isinstance(target, ast.Subscript):

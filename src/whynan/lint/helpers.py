@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from whynan.lint.calls import ClassInfo
     from whynan.lint.flow import Walker
 
-PROBABILITIES = ("softmax", "sigmoid")
+PROBABILITIES = ("softmax", "sigmoid", "log")  # or a logarithm, whose exponential is no overflow
+WORDS = ("softmax", "sigmoid", "log(", "log_", "Softmax", "Sigmoid")
 
 
 class Helpers:
@@ -42,8 +43,8 @@ class Helpers:
         return Term(op, call, (inside,), lib="torch", kind="tensor") if op else None
 
     def _read(self, node: Function) -> str:
-        text = ast.unparse(node)
-        if not any(word in text for word in (*PROBABILITIES, "Softmax", "Sigmoid")):
+        text = "\n".join(self._walker.source.lines[node.lineno - 1 : node.end_lineno])
+        if not any(word in text for word in WORDS):
             return ""
         returned = read_ahead(self._walker, node)
         kinds = {strip(term).op if term is not None else "" for term in returned}

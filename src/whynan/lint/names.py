@@ -7,6 +7,7 @@ the one that imports it, or where a parameter, a loop or a function of the progr
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 
 from whynan.lint.scopes import targets
@@ -17,6 +18,10 @@ Span = tuple[Position, Position]
 END: Position = (1 << 60, 0)
 LEAVING = (ast.Raise, ast.Return, ast.Continue, ast.Break)
 SUBMODULES = frozenset({"nn", "functional", "numpy", "linalg", "special", "optim", "utils", "init"})
+
+
+# What a function does to names outside of it, or brings along for the whole file.
+OUTWARD = re.compile(r"^[ \t]+(import|from|global|nonlocal)\b", re.M)
 
 
 class Scope:
@@ -118,9 +123,12 @@ class Scope:
 class Names:
     """The scopes of one file."""
 
-    def __init__(self, tree: ast.Module, has_walrus: bool) -> None:
+    def __init__(self, tree: ast.Module, text: str) -> None:
         self.top = Scope(tree, None)
+        has_walrus = ":=" in text
         self._scopes: dict[ast.AST, Scope] = {}
+        self._unread: set[Function] = set()
+        self._at_once = has_walrus or OUTWARD.search(text) is not None
         self.imported: dict[str, set[str]] = {}  # by local name, wherever it is imported
         self._tree = tree
         self._suite(tree.body, self.top, END, ())
@@ -131,7 +139,16 @@ class Names:
                         scope.bind(node.target.id)
 
     def of(self, node: Function) -> Scope:
+        while node not in self._scopes:  # inside of functions that were not read yet
+            for outer in [*self._unread]:
+                self._read(outer)
+        self._read(node)
         return self._scopes[node]
+
+    def _read(self, node: Function) -> None:
+        if node in self._unread:
+            self._unread.discard(node)
+            self._suite(node.body, self._scopes[node], END, ())
 
     def first_import(self, package: str) -> ast.stmt | None:
         """The first statement of the module itself that imports from a package, on every way."""
@@ -191,7 +208,10 @@ class Names:
             for arg in (*a.posonlyargs, *a.args, *a.kwonlyargs, a.vararg, a.kwarg):
                 if arg is not None:
                     inner.bind(arg.arg)
-        self._suite(node.body, inner, END, ())
+        if isinstance(node, ast.ClassDef) or self._at_once:
+            self._suite(node.body, inner, END, ())
+        else:
+            self._unread.add(node)  # its own names matter when something is looked at in it
 
     def _try(self, node: ast.Try, scope: Scope, end: Position, after: tuple[Span, ...]) -> None:
         through: tuple[Span, ...] = ((_end(node), end), *after)

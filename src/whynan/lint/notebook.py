@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from whynan.source.trees import UNREADABLE, parsed
+
 MAGIC = re.compile(r"^\s*([%!?]|.*\?\s*$)")
 CELL_MAGIC = re.compile(r"^\s*%%(?!time|timeit|capture)\w+")
 
@@ -53,7 +55,18 @@ class Notebook:
                 goes_on = text.rstrip().endswith("\\")
             else:
                 shown.append(text)
-        return "\n".join(shown)
+        program = "\n".join(shown)
+        return program if _is_python(program) else "\n".join(self._readable(shown))
+
+    def _readable(self, shown: list[str]) -> list[str]:
+        """Without the cells that are no Python, such as pasted output: IPython runs the others, too."""
+        cells: dict[int, list[str]] = {}
+        for text, (cell, _) in zip(shown, self._places, strict=True):
+            cells.setdefault(cell, []).append(text)
+        kept = {n: lines if _is_python("\n".join(lines)) else [""] * len(lines) for n, lines in cells.items()}  # fmt: skip
+        if not any(any(lines) for lines in kept.values()):
+            return shown  # none of it can be read, which is worth saying
+        return [text for lines in kept.values() for text in lines]
 
     def place(self, line: int) -> tuple[int, int]:
         """Cell number and line within it, of a line of the program."""
@@ -73,6 +86,14 @@ class Notebook:
         width: Any = len(indent[1]) if indent and indent[1][0] == " " else "\t" if indent else None
         body = json.dumps(self.document, indent=width, ensure_ascii=self.raw.isascii() and "\\u" in self.raw)  # fmt: skip
         return body + ("\n" if self.raw.endswith("\n") else "")
+
+
+def _is_python(text: str) -> bool:
+    try:
+        parsed(text)
+    except UNREADABLE:
+        return False
+    return True
 
 
 def _source(cell: dict[str, Any]) -> str:

@@ -198,7 +198,7 @@ class Reader:
         callee = self._callee(function)
         args = self._arguments(node)
         own = self.own_class
-        if own is not None and own.returned is not None and ast.unparse(function) in OWN_FORWARD:
+        if own is not None and own.returned is not None and _spelled(function) in OWN_FORWARD:
             return own.returned
         kw = {KEYWORDS.get(k.arg, k.arg) if k.arg else "**": self.read(k.value) for k in node.keywords}  # fmt: skip
         if callee is not None:
@@ -278,6 +278,13 @@ def _imported(node: ast.expr, full: str) -> Term:
     if full in CONSTANTS:
         return Term("const", node, value=CONSTANTS[full], kind="scalar")
     return Term("imported", node, value=full)
+
+
+def _spelled(function: ast.expr) -> str:
+    """`self.forward`, and no more than one dot."""
+    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
+        return f"{function.value.id}.{function.attr}"
+    return function.id if isinstance(function, ast.Name) else ""
 
 
 def _root(node: ast.expr) -> str | None:

@@ -9,7 +9,7 @@ from typing import TypeGuard
 
 from whynan.lint.libraries import OTHER, family
 from whynan.lint.terms import Kind, Term, resolve
-from whynan.source.trees import Function, statements
+from whynan.source.trees import Function, last_word, statements
 
 Meaning = Callable[[str], str]  # what was imported under a name
 WORD = re.compile(r"[^\W\d]\w*")
@@ -76,7 +76,8 @@ def _parameter_kind(
     arg: ast.arg, default: ast.expr | None, tensors: bool, meaning: Meaning
 ) -> Kind:
     if arg.annotation is not None:
-        words = ast.unparse(arg.annotation)
+        note = arg.annotation
+        words = note.id if isinstance(note, ast.Name) else ast.unparse(note)
         if any(family(meaning(word)) == OTHER for word in WORD.findall(words)):
             return "other"
         if words in SCALAR_WORDS:
@@ -94,6 +95,15 @@ def item_kind(iterated: Term) -> Kind:
     if target.op == "builtin" and target.value in ("range", "enumerate"):
         return "scalar"
     return "tensor" if iterated.kind == "tensor" else "?"
+
+
+def evaluating(node: ast.If) -> list[ast.stmt] | None:
+    """The arm of `if self.training` in which nothing is trained."""
+    test, arm = node.test, node.orelse
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test, arm = test.operand, node.body
+    word = last_word(test) if isinstance(test, ast.Name | ast.Attribute) else ""
+    return arm if word in ("training", "is_training", "is_train") else None
 
 
 def turns_off_gradients(node: ast.expr) -> bool:

@@ -6,6 +6,7 @@ import ast
 import bisect
 import re
 
+from whynan.lint.skim import Skim
 from whynan.source.trees import statements
 
 Position = tuple[int, int]  # line from 1, column in characters from 0
@@ -17,7 +18,9 @@ TEST = re.compile(r"[!=]=|\bin\b|\bis\b|^\s*#|^\s*(from|import)\b")
 class Source:
     """One parsed file."""
 
-    def __init__(self, text: str, tree: ast.Module, path: str = "") -> None:
+    def __init__(
+        self, text: str, tree: ast.Module, path: str = "", skim: Skim | None = None
+    ) -> None:
         # The file and its folder say what the code is for; where the project lies does not.
         parts = path.replace("\\", "/").split("/")
         self.path = "/".join(parts[-2:])
@@ -28,6 +31,7 @@ class Source:
         self.lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
         self.classes: list[ast.ClassDef] = []
         self.half_lines: list[int] = []
+        self.skim = (skim or Skim(text)).read()
         self._scan()
 
     def _scan(self) -> None:
@@ -42,6 +46,11 @@ class Source:
         """Is float16 asked for by name between two lines?"""
         at = bisect.bisect_left(self.half_lines, first)
         return at < len(self.half_lines) and self.half_lines[at] <= last
+
+    def class_uses_half(self, node: ast.ClassDef) -> bool:
+        """What one method converts, another does not see; what `__init__` does, all of them."""
+        common = [s for s in node.body if getattr(s, "name", "__init__") == "__init__"]
+        return any(self.uses_half(s.lineno, s.end_lineno or s.lineno) for s in common)
 
     def column(self, line: int, utf8_offset: int) -> int:
         """The parser counts bytes; editors and people count characters."""

@@ -52,7 +52,7 @@ class Term:
         """An argument by name, however it was passed."""
         if name in self.kw:
             return self.kw[name]
-        order = ADAM if self.op in ("Adam", "AdamW") else row(self.op).takes
+        order = ADAM if "Adam" in self.op else row(self.op).takes
         if name in order and order.index(name) < len(self.args):
             return self.args[order.index(name)]
         return None
@@ -91,6 +91,9 @@ def number_of(term: Term | None) -> Value:
         b = number_of(term.args[1]) if isinstance(a, int | float) else None
         if isinstance(a, int | float) and isinstance(b, int | float):
             return a + b if term.op == "add" else a - b if term.op == "sub" else a * b
+    if term.op == "div" and len(term.args) == 2 and all(a.op == "const" for a in term.args):
+        a, b = (t.value for t in term.args)
+        return a / b if isinstance(a, int | float) and isinstance(b, int | float) and b else None
     return None
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from whynan.source.trees import Function, last_word
 
 if TYPE_CHECKING:
+    from whynan.lint.finding import Severity
     from whynan.lint.flow import Walker
 
 # What people call that which is differentiated.
@@ -17,16 +18,20 @@ NAMED = re.compile(
     r"|learn|update_|energy|contrast|(^|_)kl(_|d|$)|elbo|nll|mse",
     re.I,
 )
+LOSS = re.compile(
+    r"loss|criterion|objective|penalty|regulari[sz]|elbo|entropy|nll|(^|_)kl(_|d|$)|bce|diverg|likelihood|masked_mean",
+    re.I,
+)
 # And what is done to data before, or with a result afterwards.
 UNTRAINED = re.compile(
-    r"pre_?process|post_?process|collate|augment|_wav|(roi|map)_l(e)?ve?ls?|^_?(eval|infer|predict|sample|generate|decode|plot|log|step)(_|$)",
+    r"pre_?process|post_?process|collate|augment|_wav|(roi|map)_l(e)?ve?ls?|targets?$|^_?(eval|test|valid(ate)?|infer|predict|sample|gen|generate|decode|plot|log|step)(_|$)",
     re.I,
 )
 # Classes that transform, match or cost what nobody differentiates.
 ASIDE = re.compile(
     r"stft|griffin|augment|match|cost$|transform$|dataset|sampler|assign|coder$", re.I
 )
-FILES = re.compile(r"loss|criterion|objective|regulari[sz]|train|learner", re.I)
+FILES = re.compile(r"loss|criterion|objective|regulari[sz]|(^|[/_-])(train|learner)[^/]*$", re.I)
 
 
 def trains(here: Walker) -> bool:
@@ -45,6 +50,18 @@ def trains(here: Walker) -> bool:
     if ".backward(" in here.body or here.part is None:
         return True
     return function.name in called_where_trained(here) or short(here)
+
+
+def computes_loss(here: Walker) -> bool:
+    """What is computed here is what the training makes small, as far as the names say."""
+    function, own = here.function, here.reader.own_class
+    named = f"{function.name if function is not None else ''} {own.name if own is not None else ''}"
+    return bool(LOSS.search(named) or FILES.search(here.source.path)) or ".backward(" in here.body
+
+
+def of_eps(here: Walker) -> Severity:
+    """How bad an eps is that stops a gradient: outside of a loss it is a bound that was wanted."""
+    return "warning" if computes_loss(here) else "info"
 
 
 def short(here: Walker) -> bool:

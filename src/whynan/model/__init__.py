@@ -13,6 +13,7 @@ from whynan.model.circumstances import (
     Oddity,
     Sample,
     Setting,
+    Unstable,
 )
 from whynan.model.climb import Climb, Rung
 from whynan.model.diagnosis import (
@@ -81,6 +82,7 @@ __all__ = [
     "Sink",
     "Site",
     "TensorStats",
+    "Unstable",
     "base_name",
     "dotted",
     "kind_of",

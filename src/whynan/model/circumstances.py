@@ -102,6 +102,15 @@ class Growth:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unstable:
+    """A number given to the optimizer with which weights grow by themselves, whatever the gradient."""
+
+    name: str
+    value: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
     """The state of the run when it failed: what causes are read from."""
 
@@ -118,5 +127,6 @@ class Circumstances:
     moved: float | None = None  # how far the last update can have moved a parameter, as a norm
     moved_lately: float | None = None  # all updates since the loss was lowest
     setting: Setting | None = None
+    unstable: Unstable | None = None
     growth: Growth | None = None  # where the origin's line ran again and again in its step
     loss_factor: float | None = None  # the number that the loss was multiplied by at last

@@ -63,8 +63,8 @@ SHAPES = (
     op("chunk", reads="view", does="keeps splits tensor"),
     op("repeat", numpy="tile", reads="move", does="keeps faithful"),
     *each("roll flip tril triu", "move", "faithful"),
-    *each("_unsafe_view _reshape_copy view_copy expand_copy permute_copy unfold_copy pixel_shuffle "
-          "pixel_unshuffle diag_embed", "move"),
+    *each("_unsafe_view _reshape_copy view_copy expand_copy permute_copy unfold_copy diagonal_copy "
+          "pixel_shuffle pixel_unshuffle diag_embed", "move"),
     op("cat", "cat concat concatenate", numpy="concatenate", reads="join", does="faithful"),
     op("stack", numpy="stack", reads="join", does="faithful"),
     # Chosen by an index.

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from whynan.model import Circumstances, Evidence, HistoryRow, Layer, Oddity, Sample
+from whynan.model import (
+    Circumstances,
+    Evidence,
+    HistoryRow,
+    Layer,
+    Oddity,
+    Sample,
+    Unstable,
+    number,
+)
 from whynan.record.growing import growth_of
 from whynan.record.item_names import name_of
 from whynan.record.listed import from_a_list
@@ -54,6 +63,7 @@ def look_around(evidence: Evidence, recorder: Recorder) -> Evidence:
                 moved=_moved(history[-1:], recorder),
                 moved_lately=_moved(_since_lowest(history), recorder),
                 setting=setting_of(evidence),
+                unstable=_unstable(recorder.updates.last()),
                 growth=growth_of(evidence, recorder.tracer.records),
                 loss_factor=recorder.losses.factor(),
             )
@@ -79,7 +89,7 @@ def _sample(evidence: Evidence, recorder: Recorder) -> Sample | None:
         return None if recorder.batches.fetches else from_a_list(evidence, recorder.tracer, None)
     if found.dataset_index is None:
         if recorder.batches.fetches:
-            return found
+            return replace(found, called=recorder.batches.stream_item(found.index))
         in_table = _in_table(found, evidence, recorder)
         is_known = in_table.dataset_index is not None
         return in_table if is_known else from_a_list(evidence, recorder.tracer, found)
@@ -137,9 +147,13 @@ def _joined(evidence: Evidence, recorder: Recorder) -> Sample | None:
     owners, indices = recorder.batches.owners(), recorder.batches.indices or ()
     record = recorder.tracer.records.get(evidence.origin.index)
     made = value_after(record, 0) if record is not None and record.outs else None
-    if owners is None or made is None or made.shape[:1] != owners.shape or len(indices) < 2:
+    if owners is None or record is None or made is None or len(indices) < 2:
         return None
-    found = sorted({int(owners[row]) for row in _bad_rows(made)})
+    if made.shape[:1] == owners.shape:
+        found = sorted({int(owners[row]) for row in _bad_rows(made)})
+    else:  # of edges, say
+        locate, items = recorder.slicer.ancestry.locate, owners.tolist()
+        found = samples_of(record, made, len(items), locate, items) or []
     return _named(found, len(indices), recorder) if found[-1:] < [len(indices)] else None
 
 
@@ -274,3 +288,21 @@ def _input_size(inputs: list[torch.Tensor]) -> float | None:
         if t.is_floating_point() and t.dim() > 1 and 4 <= t.numel() <= MAX_VALUES
     ]
     return max(filter(math.isfinite, sizes), default=None)
+
+
+def _unstable(optimizer: torch.optim.Optimizer | None) -> Unstable | None:
+    """Of plain updates: a momentum that keeps more than it is given, a decay that overshoots 0."""
+    for group in optimizer.param_groups if optimizer is not None else ():
+        momentum, rate, decay = (group.get(n) for n in ("momentum", "lr", "weight_decay"))
+        if isinstance(momentum, float | int) and momentum >= 1:
+            why = "from 1 on, each update is larger than the one before"
+            return Unstable(name="momentum", value=float(momentum), why=why)
+        scaled = any(name in group for name in ADAPTIVE) and not isinstance(
+            optimizer, torch.optim.AdamW
+        )
+        if scaled or not isinstance(rate, float | int) or not isinstance(decay, float | int):
+            continue
+        if rate * decay > 2:
+            why = f"times lr {number(rate)} it is {number(rate * decay)}, and above 2 each step leaves a weight larger than it was"
+            return Unstable(name="weight_decay", value=float(decay), why=why)
+    return None

@@ -16,6 +16,7 @@ from whynan.model import Fetch, Sample
 from whynan.record.checks import Checks
 from whynan.record.storages import MAX_COPY, is_torchs
 from whynan.seam.loading import Fetch as Loaded
+from whynan.seam.loading import Streamed
 from whynan.seam.members import dataset_of, workers_of
 from whynan.seam.private import address_of, has_storage, storage_id
 from whynan.seam.reading import can_be_read, plain_of
@@ -36,6 +37,7 @@ class Batches:
         self.inputs: list[torch.Tensor] = []
         self.packed = False  # their rows are times of sequences
         self.indices: list[int] | None = None  # of the dataset, for the last batch of a DataLoader
+        self.streamed: Streamed | None = None  # of a stream with workers, instead
         self.fetches = 0  # batches of all loaders
         self._newer = 0  # of them, those that were asked for after the one that is worked on
         self._columns: list[tuple[str, weakref.ref[torch.Tensor]]] = []
@@ -78,6 +80,13 @@ class Batches:
         found = [(name, tensor()) for name, tensor in self._columns]
         return [(name, plain_of(t)) for name, t in found if t is not None and can_be_read(t)]
 
+    def stream_item(self, row: int) -> str | None:
+        """Of a stream with workers, what can be said of a sample: its place in what one of them gave."""
+        one = self.streamed
+        if one is None:
+            return None
+        return f"item {one.first + row} of those from worker {one.worker} of {one.of}"
+
     def owners(self) -> torch.Tensor | None:
         """Of items that were joined, as graphs are: which one each row of the batch belongs to."""
         return self._owners() if self._owners is not None else None
@@ -116,16 +125,18 @@ class Batches:
             if window is not None:
                 window.entry.batch = window
 
-    def _note(self, batch: Any) -> None:
+    def _note(self, batch: Any, *, recording: bool) -> None:
         self._columns = [(name, weakref.ref(t)) for name, t in _named(batch)]
         owners = _owners_in(batch)
         self._owners = None if owners is None else weakref.ref(owners)
+        if owners is not None and recording:
+            self._mark(_rows_of(_fields(batch), len(owners)))
 
     def handed_on(self, fetch: Loaded, *, recording: bool) -> None:
         """A loader that is ahead of what it hands out has handed out one that it was given before."""
         if fetch.is_early or not isinstance(fetch.index, list):
             return
-        self._note(fetch.item)
+        self._note(fetch.item, recording=recording)
         self.indices, self._is_ahead, self._newer = _numbers(fetch.index), False, fetch.newer
         if recording and self.indices is not None:
             self._mark(_rows_of(fetch.item, len(self.indices)))
@@ -135,8 +146,9 @@ class Batches:
         self.fetches += not fetch.is_again
         self.workers = workers_of(fetch.iterator)
         self.iterator = weakref.ref(fetch.iterator)
-        self._note(fetch.item)
+        self._note(fetch.item, recording=recording)
         self.indices = _numbers(fetch.index)
+        self.streamed = fetch.index if isinstance(fetch.index, Streamed) else None
         self._is_ahead, self._newer = fetch.is_early, 0
         if recording and self.indices is not None:
             self._mark(_rows_of(fetch.item, len(self.indices)))
@@ -144,6 +156,7 @@ class Batches:
             made = [t for t in tensors_in(fetch.item) if has_storage(t)]
             watched = [watch_storage(t.untyped_storage()) for t in made]
             self._recent.append((watched, self.indices))
+            self.streamed = None
             self.indices = None  # until it is known which one a step is about
 
 
@@ -152,6 +165,14 @@ def _owners_in(batch: Any) -> torch.Tensor | None:
     found = None if isinstance(batch, (torch.Tensor, Mapping)) else getattr(batch, "batch", None)
     fits = type(found) is torch.Tensor and found.dim() == 1 and found.dtype is torch.int64
     return found if fits else None
+
+
+def _fields(batch: Any) -> list[Any]:
+    """What such a batch holds."""
+    try:
+        return [batch[name] for name in batch.keys()]  # noqa: SIM118 # it is no dictionary
+    except (TypeError, AttributeError, KeyError):
+        return []
 
 
 def _numbers(index: Any) -> list[int] | None:

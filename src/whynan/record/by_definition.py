@@ -1,4 +1,5 @@
-"""Infinities that are the right answer: decibels of a noise of exactly 0, the log of a density of 0."""
+"""What is not finite and the right answer: decibels of a noise of exactly 0, the log of a density of 0,
+the recall of a class that does not occur."""
 
 from __future__ import annotations
 
@@ -8,20 +9,24 @@ from whynan.model import OpRecord
 from whynan.ops.table import reading, row, that
 from whynan.record.ancestry import Node, path_between
 from whynan.record.judging import value_of
+from whynan.record.reads import value_after
 from whynan.record.records import Record, inside_of
 from whynan.record.upstream import Upstream
 
 MOST = 32  # operations that made a 0
 CARRYING = that("copies", "squares", "multiplies", "picks", "positive") | reading("join")
+KEEPING = that("copies", "picks", "keeps") | reading("join") | reading("move") | {"sum"}
 DIFFERENCES = frozenset({*row("sub").spellings, *row("mse_loss").spellings})
 DENSITY = "log_prob"
 
 
 def is_by_definition(start: Node, origin: Node, upstream: Upstream) -> bool:
-    """Whether nothing went wrong on the way to the infinity that the program shows."""
+    """Whether nothing went wrong on the way to what the program shows."""
     record, shown = origin.record, value_of(start)
-    if record is None or shown is None or isinstance(shown, complex) or not math.isinf(shown):
+    if record is None or shown is None or isinstance(shown, complex):
         return False
+    if not math.isinf(shown):
+        return _is_share_of_nothing(origin, record, upstream)
     known = row(record.info.base)
     logarithmic = "log_nonpositive" in known.fails
     made = _made_zero(origin, upstream)
@@ -30,6 +35,34 @@ def is_by_definition(start: Node, origin: Node, upstream: Upstream) -> bool:
     passed = [n.record for n in path_between(start, origin) if n.record is not None]
     ratio = "division_by_zero" in known.fails and any(map(_is_logarithm, passed))
     return (logarithmic or ratio) and _is_match(made)
+
+
+def _is_share_of_nothing(origin: Node, record: Record, upstream: Upstream) -> bool:
+    """One entry of a table, of which other entries are finite, where nothing is divided by nothing: both
+    count things."""
+    made = value_after(record, origin.k)
+    if record.info.base != "div" or made is None or not bool(made.isfinite().any()):
+        return False
+    operands = list(upstream.makers_of(origin))
+    zeros = [operand.value == 0 for operand, _ in operands]
+    return zeros == [True, True] and all(_counts(node, upstream) for _, node in operands)
+
+
+def _counts(node: Node, upstream: Upstream) -> bool:
+    """Whether a 0 was a whole number before it became a float, or nothing was put there."""
+    for _ in range(MOST):
+        if node.record is None:
+            return False
+        bare = upstream.frozen(node)
+        if bare.untouched or not node.ref.dtype.is_floating_point:
+            return True
+        if bare.name not in KEEPING:
+            return False
+        before = [n for o, n in upstream.makers_of(node) if o.value in (0, False)]
+        if len(before) != 1:
+            return False
+        node = before[0]
+    return False
 
 
 def _made_zero(origin: Node, upstream: Upstream) -> list[OpRecord]:

@@ -58,7 +58,7 @@ def _holding(storages: set[int], frames: list[FrameType]) -> Sample | None:
     best: tuple[int, Sample] | None = None
     for frame in frames:
         for name, items in [*frame.f_locals.items()]:
-            if not isinstance(items, list | tuple) or not 2 < len(items) <= MAX_ITEMS:
+            if type(items) is not list or not 2 < len(items) <= MAX_ITEMS:
                 continue
             hits = [i for i, item in enumerate(items) if _ids(item) & storages]
             # What is appended turn by turn ends with the newest.
@@ -90,8 +90,31 @@ def _in_slice(sample: Sample, frames: list[FrameType]) -> Sample | None:
         if found and len({first for first, _, _ in found}) == 1:
             first, name, items = next((f for f in found if text_of(f[2][f[0]])), found[0])
             at = first + sample.index
-            return replace(sample, dataset_index=at, called=text_of(items[at]), table=f"`{name}`")
+            if type(items[at]) is int:  # a list of places, perhaps shuffled
+                name, at, items = _chosen_by(name, items[at], frame)
+            if 0 <= at < len(items):
+                called = text_of(items[at])
+                return replace(sample, dataset_index=at, called=called, table=f"`{name}`")
     return None
+
+
+def _chosen_by(places: str, at: int, frame: FrameType) -> tuple[str, int, Listed]:
+    """`docs` of `[docs[i] for i in places[k : k + 8]]`."""
+    body = function_of(frame.f_code)
+    names = {**frame.f_globals, **frame.f_locals}
+    for node in ast.walk(body) if body is not None else ():
+        if not isinstance(node, ast.comprehension) or not isinstance(node.iter, ast.Subscript):
+            continue
+        if ast.unparse(node.iter.value) != places or not isinstance(node.target, ast.Name):
+            continue
+        for part in ast.walk(body) if body is not None else ():
+            owner = part.value if isinstance(part, ast.Subscript) else None
+            by = part.slice if isinstance(part, ast.Subscript) else None
+            if isinstance(owner, ast.Name) and isinstance(by, ast.Name) and by.id == node.target.id:
+                items = names.get(owner.id)
+                if isinstance(items, list | tuple):
+                    return owner.id, at, items
+    return places, -1, ()
 
 
 def _slices(frame: FrameType, size: int) -> Iterator[tuple[int, str, Listed]]:

@@ -21,7 +21,7 @@ from whynan.seam.sites import Frames, site_of
 from whynan.seam.stats import stats_of
 from whynan.source.names import names_of
 from whynan.source.positions import node_at
-from whynan.source.trees import tree_of
+from whynan.source.trees import last_word, tree_of
 
 REFUSED = "refused"  # the name of such an origin
 CHECKS = (Distribution.__init__.__code__, Distribution._validate_sample.__code__)
@@ -67,13 +67,16 @@ def refused_by(error: BaseException) -> Refused | None:
 def _of(names: Any, frames: Frames | None) -> Refused | None:
     owner, value, valid = names.get("self"), names.get("value"), names.get("valid")
     constraint = names.get("constraint", names.get("support"))
-    inner = getattr(constraint, "base_constraint", None)  # a Dirichlet's, of each of its numbers
-    if inner is not None and isinstance(value, torch.Tensor):
-        constraint, valid = inner, inner.check(value)
-    tensors = isinstance(value, torch.Tensor) and isinstance(valid, torch.Tensor)
-    if not tensors or valid.shape != value.shape or valid.all():
+    if not isinstance(value, torch.Tensor) or not isinstance(valid, torch.Tensor) or valid.all():
         return None
-    index = tuple(int(i) for i in (~valid).nonzero()[0])
+    with torch.no_grad():
+        while hasattr(constraint, "base_constraint"):  # of each element by itself
+            constraint = constraint.base_constraint
+            valid = constraint.check(value)
+        place = tuple((~valid).nonzero()[0].tolist())
+        part = value[place]  # of a vector or matrix that is refused whole, the smallest element
+        inner = torch.unravel_index(part.argmin(), part.shape) if part.dim() else ()
+    index = (*place, *(int(i) for i in inner))
     return Refused(
         role=names.get("param", "value"), value=value, index=index, needs=_words(constraint),
         by=type(owner).__name__, owner=type(owner), frames=frames,
@@ -87,7 +90,7 @@ def _words(constraint: Any) -> str:
     name = type(constraint).__name__.lower()
     if low is not None and name.strip("_").startswith("greater"):
         return f"{'at least' if name.endswith('eq') else 'above'} {low:g}"
-    return str(constraint)
+    return "0 or more, and 1 together" if "simplex" in name else f"in {constraint}"
 
 
 def is_trained(refused: Refused) -> bool:
@@ -129,8 +132,8 @@ def _evidence(harm: Harm, refused: Refused, tracer: Tracer, upstream: Upstream) 
 def _argument(site: Site | None, refused: Refused) -> tuple[str | None, str | None]:
     """What the user wrote for it, and what a name of his was given."""
     call = node_at(site) if site is not None else None
-    if site is None or not isinstance(call, ast.Call) or refused.role == "value":
-        return None, None
+    if site is None or not isinstance(call, ast.Call) or last_word(call.func) != refused.by:
+        return None, None  # it is made of others', or asked for a density
     places = [n for n in inspect.signature(refused.owner.__init__).parameters if n != "self"]  # type: ignore[misc] # of a class
     by_name = [k.value for k in call.keywords if k.arg == refused.role]
     place = places.index(refused.role) if refused.role in places else len(call.args)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
 
 import torch
@@ -28,14 +28,16 @@ Key = tuple[int, int, Index]
 
 
 def samples_of(
-    record: Record, made: torch.Tensor, size: int, locate: Callable[[Ref, Index, int], Node]
-) -> list[int] | None:
-    """The rows of the batch that the bad elements of a result belong to; None: not known."""
+    record: Record, made: torch.Tensor, size: int, locate: Callable[[Ref, Index, int], Node],
+    items: Sequence[int] | None = None,
+) -> list[int] | None:  # fmt: skip
+    """The rows of the batch that the bad elements of a result belong to; None: not known. With
+    `items`, those that the rows belong to, as the nodes of a graph do."""
     bad = (~torch.isfinite(made)).nonzero()
     places: list[Index] = [tuple(map(int, place)) for place in bad[: FEW + 1].tolist()]
     if not places:
         return None
-    walk = _Walk(size, locate)
+    walk = _Walk(size, locate, items)
 
     def owner(place: Index) -> int:
         return walk.owner(record, 0, place)
@@ -82,8 +84,11 @@ def _along(
 class _Walk:
     """Follows elements back to the model's input, each once."""
 
-    def __init__(self, size: int, locate: Callable[[Ref, Index, int], Node]) -> None:
+    def __init__(
+        self, size: int, locate: Callable[[Ref, Index, int], Node], items: Sequence[int] | None
+    ) -> None:
         self.size = size
+        self.items = items
         self.locate = locate
         self.work = 0
         self._known: dict[Key, int] = {}
@@ -122,7 +127,7 @@ class _Walk:
         if window is not None and window.shape[:1] == (self.size,):
             place = window.index_at(ref.position(index))
             if place is not None:
-                return place[0]
+                return place[0] if self.items is None else self.items[place[0]]
         node = self.locate(ref, index, before)
         if node.record is None or node.index is None:
             return NOBODYS if window is None and node.record is None else MANYS

@@ -163,6 +163,11 @@ class Constants:
         else:
             yield from self._settings(key)
 
+    def setting_of(self, name: str, value: float) -> Place | None:
+        """The one place in the project where a setting of that name has that value."""
+        found = [p for p in self._settings(name) if number_of(p.node) == value]
+        return found[0] if len(found) == 1 else None
+
     def _settings(self, name: str) -> Iterator[Place]:
         """Fields, keywords and entries of that name, wherever the project has them."""
         for source in self.project.mentioning(name):

@@ -17,7 +17,7 @@ METADATA = frozenset({"shape", "size", "dtype", "device", "dim", "ndim", "numel"
 # They choose or rearrange elements of one tensor, and compute nothing.
 SAME_ELEMENTS = spelled(
     lambda op: "keeps" in op.does and op.reads in ("view", "lookup") and not op.does & {"splits"}
-) - {"detach"}
+)
 ENTROPIES = {"binary_cross_entropy": "binary_cross_entropy_with_logits"}
 CRITERIA = {"BCELoss": "BCEWithLogitsLoss"}
 
@@ -69,6 +69,8 @@ class Flow:
             self._returned(source, above)
         elif isinstance(above, cst.Assign) and above.value is node:
             self._assigned(source, node, above.targets[0].target, alone=len(above.targets) == 1)
+        elif isinstance(above, cst.Element) and (statement := _return_of(source, above)):
+            self._returned(source, *statement)
         elif isinstance(above, cst.Element) and (target := target_of(source, above)) is not None:
             self._assigned(source, node, target)
         elif isinstance(above, cst.Arg) and self._given(source, above):
@@ -87,7 +89,7 @@ class Flow:
                     found.add(function.node)
         return frozenset(found)
 
-    def _returned(self, source: Source, statement: cst.Return) -> None:
+    def _returned(self, source: Source, statement: cst.Return, index: int | None = None) -> None:
         function = source.scope(statement)
         returns = [r for r in source.every(cst.Return, function) if source.scope(r) is function]
         if len(returns) != 1 or not isinstance(function, cst.FunctionDef):
@@ -96,7 +98,31 @@ class Flow:
         self.functions.append(Place(source, function))
         for call in self.project.calls_of(Place(source, function)):
             assert isinstance(call.node, cst.Call)
-            self.follow(call.source, call.node)
+            if index is None:
+                self.follow(call.source, call.node)
+            else:
+                self._unpacked(call.source, call.node, index)
+
+    def _unpacked(self, source: Source, call: cst.Call, index: int) -> None:
+        """One of several values that a function returns: `a, b = f(x)`, `f(x)[0]`."""
+        above = source.parent(call)
+        if isinstance(above, cst.Assign) and len(above.targets) == 1:
+            targets = above.targets[0].target
+            one = targets.elements[index].value if isinstance(targets, cst.Tuple) and index < len(targets.elements) else None  # fmt: skip
+            if not isinstance(one, cst.Name):
+                raise Lost
+            for read in reads_of(source, one):
+                assert isinstance(read.node, cst.Name)
+                self.follow(source, read.node)
+            self._held(source, one)
+        elif isinstance(above, cst.Subscript) and above.value is call:
+            code = source.code(above)[len(source.code(call)) :]
+            if not code.strip("[]").isdigit():
+                raise Lost
+            if int(code.strip("[]")) == index:
+                self.follow(source, above)
+        elif not isinstance(above, cst.Expr):
+            raise Lost
 
     def _assigned(
         self, source: Source, node: Expression, target: cst.CSTNode, *, alone: bool = True
@@ -210,6 +236,15 @@ class Flow:
         self._seen |= later._seen
         self._parameters += later._parameters
         return True
+
+
+def _return_of(source: Source, element: cst.Element) -> tuple[cst.Return, int] | None:
+    """`return a, b`, and which of them."""
+    values = source.parent(element)
+    statement = source.parent(values) if isinstance(values, cst.Tuple) else None
+    if not isinstance(statement, cst.Return) or not isinstance(values, cst.Tuple):
+        return None
+    return statement, values.elements.index(element)
 
 
 def _log_of(source: Source, node: Expression) -> Fn | None:

@@ -42,8 +42,8 @@ class Project:
         return self._sources[path]
 
     def mentioning(self, name: str) -> Iterator[Source]:
-        """The files in which a word occurs."""
-        word = re.compile(rf"\b{re.escape(name)}\b")
+        """The files in which a word occurs, be it as an option: `--weight-decay`."""
+        word = re.compile(rf"\b{re.escape(name).replace('_', '[_-]')}\b")
         for path, text in self._all_texts().items():
             if word.search(text):
                 source = self.source(path)

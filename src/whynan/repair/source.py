@@ -168,6 +168,20 @@ class Source:
         found = self._assigned(use)
         return found.value if found is not None else None
 
+    def part_of(self, use: Expression) -> tuple[Expression, int] | None:
+        """`f(x)` and 1 for `b` of `a, b = f(x)`; of `a, b = 0, x` the value is `value_of` the name."""
+        given = self.given(use) if isinstance(use, cst.Name) else None
+        target = self.original(given.node) if given is not None and not given.choices else None
+        element = self.parent(target) if target is not None else None
+        targets = self.parent(element) if isinstance(element, cst.Element) else None
+        left = self.parent(targets) if isinstance(targets, cst.Tuple) else None
+        assign = self.parent(left) if isinstance(left, cst.AssignTarget) else None
+        if not isinstance(assign, cst.Assign) or not isinstance(targets, cst.Tuple):
+            return None
+        if len(assign.targets) != 1 or self.scope(assign) is not self.scope(use):
+            return None
+        return assign.value, targets.elements.index(element)
+
     def definition(self, use: Expression) -> Expression | None:
         """The value of a name, if the same text would still mean the same at its use."""
         assign = self._assigned(use)

@@ -41,6 +41,7 @@ class Beginning:
             own = tuple(str(p) for p in (options.save_batch, options.recording) if p is not None)
             self._aside = Redirection(options.aside, own)
             self._aside.start()
+            self._findings.numpy.hear_hidden()
 
     def end(self) -> None:
         self._patches.restore()
@@ -55,6 +56,7 @@ class Beginning:
         """Called right after the program imported torch, or later if that went unseen."""
         if self._aside is not None:
             self._aside.know_torch(sys.modules["torch"])
+            self._findings.numpy.hear_hidden()
         with self._or_unwatched():
             if self._starter is not None:
                 self._say_if_training(self._starter)

@@ -11,7 +11,14 @@ from types import FrameType
 from typing import Any
 
 from whynan.seam.events import Events
-from whynan.seam.members import asks_workers, is_a_stream, is_at_start, is_in_order
+from whynan.seam.members import (
+    asks_workers,
+    is_a_stream,
+    is_at_start,
+    is_in_order,
+    next_worker,
+    workers_of,
+)
 from whynan.seam.patches import Patches
 from whynan.seam.private import NEXT_INDEX, LoaderIterator
 from whynan.seam.sites import beyond_own
@@ -28,6 +35,15 @@ FETCHERS = (
 )
 # They ask their loader for the next batch before the step of the last one.
 AHEAD = frozenset({"accelerate", "lightning", "pytorch_lightning", "transformers"})
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """What one of several workers gave of its own pass through a stream."""
+
+    worker: int
+    first: int  # of its items
+    of: int  # workers
 
 
 @dataclass(slots=True)
@@ -146,6 +162,9 @@ class _Asked:
     def __init__(self) -> None:
         self._waiting: weakref.WeakKeyDictionary[Any, deque[Any]] = weakref.WeakKeyDictionary()
         self._counted: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._by_worker: weakref.WeakKeyDictionary[Any, dict[int, int]] = (
+            weakref.WeakKeyDictionary()
+        )
         self._held: weakref.WeakKeyDictionary[Any, deque[Any]] = weakref.WeakKeyDictionary()
         self.early: list[Any] = []  # what a loader beneath was asked for, by one that is ahead
         self.has_ended = False  # and had none left
@@ -159,6 +178,14 @@ class _Asked:
             first = self._counted[iterator]
             self._counted[iterator] = first + len(index)
             index = [*range(first, first + len(index))]
+        worker = next_worker(iterator) if isinstance(index, list) else None
+        if worker is not None:
+            counts = self._by_worker.setdefault(iterator, {})
+            if is_at_start(iterator):
+                counts.clear()
+            streamed = Streamed(worker, counts.get(worker, 0), workers_of(iterator))
+            counts[worker] = streamed.first + len(index)
+            index = streamed
         if is_at_start(iterator) or not asks_workers(iterator):  # without them, one at a time
             self._waiting[iterator] = deque()
         if iterator in self._waiting and is_in_order(iterator):

@@ -136,6 +136,15 @@ def is_a_stream(iterator: Any) -> bool:
     return stream and not workers_of(iterator)
 
 
+def next_worker(iterator: Any) -> int | None:
+    """Of a stream that several processes go through, each by itself: which one is asked next; None once
+    one of them has come to its end."""
+    stream = isinstance(getattr(iterator, "_dataset", None), torch.utils.data.IterableDataset)
+    if not stream or not workers_of(iterator) or not all(getattr(iterator, "_workers_status", ())):
+        return None
+    return int(iterator._send_idx % workers_of(iterator))
+
+
 def fetch_again(iterator: Any, index: Any) -> Any:
     """What the dataset gives when it is asked once more."""
     return iterator._dataset_fetcher.fetch(index)

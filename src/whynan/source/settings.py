@@ -33,6 +33,7 @@ SMALL = 1e-3
 LARGE = 1e4
 SCALING = ("div", "mul")
 GUARDS = ("other", "eps", "min", "value", "alpha")
+_ENTRY = r"\"{name}\"\s*:\s*\"?(?P<value>[-+.\w]+)"  # of JSON, which may be all on one line
 _LINE = r"^\s*[\"']?{name}[\"']?\s*[:=]\s*[\"']?(?P<value>[-+.\w]+)"
 
 
@@ -252,14 +253,15 @@ def _settings_files(folders: Iterable[str]) -> list[str]:
 
 
 def _in_settings(file: str, name: str, value: float) -> Iterator[Written]:
-    line_of = re.compile(_LINE.format(name=re.escape(name)))
+    form = _ENTRY if file.endswith(".json") else _LINE
+    line_of = re.compile(form.format(name=re.escape(name)))
     try:
         with open(file, encoding="utf-8") as stream:
             lines = stream.read().splitlines()
     except (OSError, UnicodeDecodeError):
         return
     for i, line in enumerate(lines, 1):
-        match = line_of.match(line)
-        number = _text(match["value"]) if match is not None else None
-        if number is not None and _equal(number, value):
-            yield Written(name, file, i, line.strip().rstrip(","))
+        for match in line_of.finditer(line):
+            number = _text(match["value"])
+            if number is not None and _equal(number, value):
+                yield Written(name, file, i, match[0].strip())

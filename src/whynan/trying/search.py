@@ -45,7 +45,14 @@ BOUNDS = (
     "divisor_",
 )
 # A choice of the modeller's, as its own eps is: float64 is no reference for it.
-SETTINGS = ("raise_eps", "default_eps", "positive_floor", "schedule_floor", "count_from_1")
+SETTINGS = (
+    "raise_eps",
+    "default_eps",
+    "positive_floor",
+    "softplus_output",
+    "schedule_floor",
+    "count_from_1",
+)
 # They make a number bearable that should not be there.
 COVERS = ("clamp_", "np_maximum", "clip_grad", "lower_lr")
 FLOOR = re.compile(r"([\w.]+|\([^()]*\))\.clamp\(min=([\d.e-]+)\)")

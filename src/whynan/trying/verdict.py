@@ -18,6 +18,7 @@ HALF_MOVED = 1e-1  # the same for another order of roundings in half precision
 LEAP = 1e4  # times the largest loss before: no floor or ceiling of a guard costs that much
 STAYS = 1e2  # times the largest loss before, for most of the steps that follow
 NO_NUMBER = 1e9  # as LEAP, for a loss that may be right: of odd data, or by the same mathematics
+STEEP = 1e5  # times the largest gradient before
 LAST = 5  # losses that tell where a run is heading
 ROSE = 2.0  # times the first loss
 LEARNT = 0.8  # of the first loss
@@ -87,6 +88,10 @@ def judge(
             f"the loss leaps to {number(leap.loss)} at step {leap.step}: the failure is only hidden"
         )
         return Verdict(verdict="failed", evidence=text)
+    steep = None if exact or training else _steep(after, before)
+    if steep is not None:
+        text = f"the gradient leaps to {number(steep.grad_max or 0.0)} at step {steep.step}: the failure is only hidden"
+        return Verdict(verdict="failed", evidence=text)
     weak = training and _stands_still(_finite_losses(after))
     return Verdict(verdict="verified", evidence=_proof(after, before, training), is_weak=weak)
 
@@ -151,6 +156,18 @@ def _leap(after: Diagnosis, before: Diagnosis, exact: bool) -> HistoryRow | None
     odd = any(cause.code == "bad_data" for cause in first.finding.causes)
     limit = NO_NUMBER if odd else LEAP
     return highest if _size(highest) > limit * scale else None
+
+
+def _steep(after: Diagnosis, before: Diagnosis) -> HistoryRow | None:
+    """A gradient of 1 over the size of a floor: finite, and as harmful as the one before."""
+    step = before.anomalies[0].evidence.step
+    earlier = [
+        row.grad_max for row in before.history if row.step < step and row.grad_max is not None
+    ]
+    if not earlier:
+        return None
+    limit = STEEP * max([1.0, *earlier])
+    return next((r for r in after.history if r.step >= step and (r.grad_max or 0) > limit), None)
 
 
 def _rise(after: Diagnosis) -> tuple[float, float] | None:

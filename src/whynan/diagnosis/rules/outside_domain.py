@@ -28,6 +28,7 @@ from whynan.model import Evidence, Finding, Fix, OpRecord, number
 from whynan.ops.op import Domain
 from whynan.ops.table import failing, row
 
+MAKES = {"together": ", with `softmax`", "between 0 and 1": ", with `sigmoid`", "above 0": ", with `softplus` or `exp`"}  # fmt: skip
 POWERS = frozenset(row("pow").spellings)
 
 
@@ -84,7 +85,10 @@ def _refused(op: OpRecord, evidence: Evidence) -> Finding:
     what = called(x, f"a {x.role}")
     facts = [f"{what} is {x.value:.9g}{at(x.index)}; it must be {needs}"]
     facts += [f"{what} comes from {given}"] if given else []
-    title = f"keep it {needs} where it is computed, with `softplus` or `exp`"
+    by = next((by for form, by in MAKES.items() if form in str(needs)), "")
+    title = f"keep it {needs} where it is computed{by}"
+    if x.value == 0 and x.upstream:
+        title = "add a small number where it is computed: it was rounded to 0"
     if (x.source or "").startswith("parameter"):
         title = f"train what cannot leave: a parameter without bounds, of which `softplus` or `exp` makes the {x.role}"
         title += (

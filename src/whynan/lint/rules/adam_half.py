@@ -28,7 +28,8 @@ from whynan.lint.terms import resolve
 
 @pattern("N082", "adam-half", "error", ops=("Adam", "AdamW", "NAdam", "RAdam"), rank=10)
 def adam_half(term: Term, here: Walker) -> Match | None:
-    params = resolve(term.args[0]) if term.args else None
+    given = term.get("params")
+    params = resolve(given) if given is not None else None
     if params is None or params.op != ".parameters" or not params.args:
         return None
     eps = term.const("eps")
@@ -47,6 +48,9 @@ def _is_half(model: Term, depth: int = 6) -> bool:
     t = resolve(model)
     if depth == 0 or not t.args:
         return False
+    made_as = resolve(t.kw["dtype"]) if t.op == "module" and "dtype" in t.kw else None
+    if made_as is not None and made_as.value in ("torch.float16", "torch.half"):
+        return True
     if t.op == "merged":
         return any(_is_half(a, depth - 1) for a in t.args)
     if t.op in ("half", ".half"):

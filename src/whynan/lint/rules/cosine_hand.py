@@ -13,7 +13,8 @@ Use instead
     sim = F.cosine_similarity(a, b, dim=-1)
 
 When it is fine
-    With an eps or a clamp: nothing is said there. In float16 the eps of `F.cosine_similarity` is 0:
+    With an eps or a clamp: nothing is said there. It is `info` where nothing says that a whole vector
+    becomes 0, as a relu or a mask does. In float16 the eps of `F.cosine_similarity` is 0:
     compute in float32 there.
 """
 
@@ -22,17 +23,21 @@ from __future__ import annotations
 from whynan.lint.facts import guarded_divisor, has_gradient, nonzero, tested
 from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import strip
+from whynan.lint.vanishing import whole_vector
 
 
 @pattern("N010", "cosine-hand", "warning", ops=("div",), rank=10, operands=2)
 def cosine_hand(term: Term, here: Walker) -> Match | None:
-    bottom = strip(term.args[1])
+    top, bottom = term.args[0], strip(term.args[1])
     if bottom.op == "div" or guarded_divisor(term.args[1], here):
         return None
-    norms = [strip(a) for a in bottom.args] if bottom.op in ("mul", "matmul") else []
+    lengths = bottom.args if bottom.op in ("mul", "matmul") else ()
+    if (first := strip(top)).op == "div" and bottom.op == "norm":  # `a @ b / a.norm() / b.norm()`
+        top, lengths = first.args[0], (first.args[1], term.args[1])
+    norms = [strip(a) for a in lengths]
     if len(norms) != 2 or any(n.op != "norm" or not n.args for n in norms):
         return None
-    if not _is_dot(term.args[0]) or any(nonzero(a) or tested(a, here) for a in bottom.args):
+    if not _is_dot(top) or any(nonzero(a) or tested(a, here) for a in lengths):
         return None
     return Match(
         term,
@@ -40,7 +45,7 @@ def cosine_hand(term: Term, here: Walker) -> Match | None:
         "F.cosine_similarity(a, b, dim) has an eps",
         elsewhere="keep the product of the lengths above 0: add a small eps to it",
         severity=None
-        if has_gradient(term, here) and "tensor" in [n.kind for n in norms]
+        if has_gradient(term, here) and any(whole_vector(n.args[0]) for n in norms)
         else "info",
     )
 

@@ -20,10 +20,11 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.lint.facts import guarded_divisor, has_gradient, is_generic, is_mask, is_square, says
+from whynan.lint.facts import guarded_divisor, has_gradient, is_square, says
 from whynan.lint.rewrite import call
 from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import resolve, same_values, strip, walk_through
+from whynan.lint.vanishing import is_generic, whole_vector
 
 
 @pattern("N010", "div-norm", "warning", ops=("div",), fix="sometimes", rank=10, operands=2)
@@ -58,7 +59,7 @@ def div_norm(term: Term, here: Walker) -> Match | None:
         "F.normalize(x, dim) leaves a zero vector at 0",
         elsewhere="add a small eps to the length",
         edit=edit,
-        severity=None if _may_vanish(x) and has_gradient(term, here) else "info",
+        severity=None if whole_vector(x) and has_gradient(term, here) else "info",
     )
 
 
@@ -75,9 +76,3 @@ def _by_its_root(term: Term, root: Term, here: Walker) -> Match | None:
         elsewhere="add an eps inside the root",
         severity="info",
     )
-
-
-def _may_vanish(x: Term) -> bool:
-    """Made so that all of it is 0 now and then: cut off, masked, or orthogonal to nothing."""
-    t = strip(x)
-    return t.op in ("relu", "cross") or (t.op == "mul" and any(map(is_mask, t.args)))

@@ -20,9 +20,10 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.lint.facts import guarded_divisor, is_generic, says
+from whynan.lint.facts import guarded_divisor, says
 from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import same_values, strip
+from whynan.lint.vanishing import is_generic
 
 # What is made anew for each update, and is all equal now and then; features of a data set rarely are.
 TRAINED_ON = r"adv|return|reward|gae|delta|loss|grad|score"
@@ -30,19 +31,27 @@ TRAINED_ON = r"adv|return|reward|gae|delta|loss|grad|score"
 
 @pattern("N010", "div-std", "warning", ops=("div",), rank=10, operands=2)
 def div_std(term: Term, here: Walker) -> Match | None:
-    std = strip(term.args[1])
-    if std.op != "std" or not std.args or guarded_divisor(term.args[1], here):
-        return None
-    if is_generic(std.args[0]):
+    x = _spread_of(strip(term.args[1]))
+    if x is None or guarded_divisor(term.args[1], here) or is_generic(x):
         return None
     top = strip(term.args[0])
-    scaled = top.args[0] if top.op == "sub" else term.args[0]
-    if not same_values(scaled, std.args[0]):
+    scaled = (term.args[0], top.args[0]) if top.op == "sub" else (term.args[0],)
+    if not any(same_values(s, x) for s in scaled):
         return None
     return Match(
         term,
         "dividing by `std` gives NaN for a constant input or a single element",
         "add an eps of at least 1e-5 to the deviation, and use correction=0 for small batches",
         elsewhere="add an eps of at least 1e-5 to the deviation",
-        severity=None if says(std.args[0], TRAINED_ON) else "info",
+        severity=None if says(x, TRAINED_ON) else "info",
     )
+
+
+def _spread_of(term: Term) -> Term | None:
+    """The x of `x.std()`, of `x.var().sqrt()` and of the first that `torch.std_mean(x)` gives."""
+    inner = strip(term.args[0]) if term.args else term
+    is_root = term.op == "sqrt" and inner.op == "var"
+    is_first = term.op == "piece" and term.value == 0 and inner.op == "std"
+    if is_root or is_first:
+        return inner.args[0] if inner.args else None
+    return term.args[0] if term.op == "std" and term.args else None

@@ -40,11 +40,12 @@ def div_union(term: Term, here: Walker) -> Match | None:
     if inter is None:
         return None
     joint = strip(inter.args[0])
-    if joint.op not in JOINT or len(joint.args) != 2:
+    both_of = inter.args[1:] if inter.op == "einsum" else joint.args if joint.op in JOINT else ()
+    if len(both_of) != 2:
         return None
     sums = [t for t in _summands(term.args[1]) if t.op == "sum" and t.args]
-    a, b = joint.args
-    if any(strip(t).op == "exp" for t in joint.args) or "nanmean" in here.body:
+    a, b = both_of
+    if any(strip(t).op == "exp" for t in both_of) or "nanmean" in here.body:
         return None  # never 0, or left out afterwards
     both = _sums_up(sums, a) and _sums_up(sums, b) and not same_values(a, b)
     if not both:
@@ -63,7 +64,7 @@ def _total(term: Term) -> Term | None:
     if t.op == "mul" and len(t.args) == 2:
         rest = [a for a in t.args if number_of(a) is None]
         t = strip(rest[0]) if len(rest) == 1 else t
-    return t if t.op == "sum" and t.args else None
+    return t if t.op in ("sum", "einsum") and t.args else None
 
 
 def _summands(term: Term, depth: int = 5) -> Iterator[Term]:
@@ -81,6 +82,6 @@ def _sums_up(sums: list[Term], x: Term) -> bool:
 
 def _squared(term: Term, x: Term) -> bool:
     t = strip(term)
-    return (t.op in ("mul", "or", "add") or t.op in SQUARES) and any(
+    return (t.op in ("mul", "or", "logical_or", "add") or t.op in SQUARES) and any(
         same_values(a, x) for a in t.args
     )

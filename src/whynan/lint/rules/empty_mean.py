@@ -19,15 +19,16 @@ When it is fine
 
 from __future__ import annotations
 
+import ast
 import re
 
 from whynan.lint.facts import has_gradient, is_mask, says, tested
 from whynan.lint.table import Match, Term, Walker, pattern
-from whynan.lint.terms import number_of, resolve, same, strip
+from whynan.lint.terms import number_of, resolve, same
+from whynan.lint.vanishing import nothing_selected
 from whynan.ops.table import that
 
 LOSSES = that("differs")
-LENGTHS = r"seq|len|pad"  # what masks the ends of sequences leaves something of each
 HANDLED = re.compile(r"nan_to_num|isnan|\.any\(|numel\(|is_empty|len\(")
 
 
@@ -50,16 +51,10 @@ def empty_mean(term: Term, here: Walker) -> Match | None:
         "the mean of what a mask selects is NaN when it selects nothing",
         "divide a masked sum by mask.sum().clamp(min=1), or look whether anything is selected",
         elsewhere="divide a masked sum by maximum(mask.sum(), 1), or look whether anything is selected",
-        severity=None if _is_loss(chosen.args[0], term, here) and _is_of_data(mask) else "info",
-    )
-
-
-def _is_of_data(mask: Term) -> bool:
-    """What a batch may have none of: a comparison with labels, what is valid or positive."""
-    if says(mask, LENGTHS):
-        return False
-    return strip(mask).op in ("compare", "and", "or", "invert") or says(
-        mask, r"valid|pos|neg|label|target|fg|loss"
+        fault=f"{here.function.lineno} {ast.unparse(mask.node)}",
+        severity=None
+        if _is_loss(chosen.args[0], term, here) and nothing_selected(mask)
+        else "info",
     )
 
 

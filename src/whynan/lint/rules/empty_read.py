@@ -46,7 +46,7 @@ def empty_read(term: Term, here: Walker) -> Match | None:
         return None  # `torch.baddbmm(out, a, b, beta=0)` does not read the first
     for arg in term.args[:2]:
         made = resolve(arg)
-        if made.op == "empty" and made.lib in ("torch", "numpy"):
+        if made.op == "empty" and (made.lib in ("torch", "numpy") or made.form == "method"):
             sizes = [number_of(a) for a in made.args]
             nothing = any(s == 0 for s in sizes) or any(a.op == "tuple" and 0 in [number_of(b) for b in a.args] for a in made.args)  # fmt: skip
             if nothing or ("device" in made.kw and str(made.kw["device"].value) == "meta"):

@@ -27,12 +27,12 @@ from whynan.lint.terms import number_of
 ROUNDED = re.compile(r"round|ceil|floor|\.int\(|\.long\(|\bint\(")
 
 
-@pattern("N071", "expm1", "info", ops=("sub",), fix="sometimes", rank=50, operands=2)
+@pattern("N071", "expm1", "info", ops=("sub", "add"), fix="sometimes", rank=50, operands=2)
 def expm1(term: Term, here: Walker) -> Match | None:
     a, b = term.args
-    for e, one, sign in ((a, b, ""), (b, a, "-")):
+    for e, one, sign in ((a, b, ""), (b, a, "-" if term.op == "sub" else "")):
         # Where a variable lies between, the digits were lost elsewhere.
-        if e.op != "exp" or len(e.args) != 1 or number_of(one) != 1:
+        if e.op != "exp" or len(e.args) != 1 or number_of(one) != (1 if term.op == "sub" else -1):
             continue
         if number_of(e.args[0]) is not None:
             continue

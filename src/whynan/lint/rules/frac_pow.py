@@ -22,9 +22,10 @@ from __future__ import annotations
 import re
 
 from whynan.lint.belonging import is_torch
-from whynan.lint.facts import SCHEDULE, Sure, has_gradient, nonzero, says, tested
+from whynan.lint.facts import SCHEDULE, Sure, has_gradient, is_square, nonzero, says, tested
 from whynan.lint.table import Match, Term, Walker, pattern
-from whynan.lint.terms import names_in, strip
+from whynan.lint.terms import names_in, number_of, strip
+from whynan.lint.vanishing import distance
 from whynan.ops.table import row
 
 
@@ -50,8 +51,17 @@ def frac_pow(term: Term, here: Walker) -> Match | None:
         f"a power of {exponent:g} is NaN below 0 and has an infinite "
         f"{'value' if exponent < 0 else 'gradient'} at 0",
         "keep the base above 0: x.clamp(min=1e-12)",
-        severity=None if exponent < 1 else "info",
+        severity=None if exponent < 1 and _is_computed(base) else "info",
     )
+
+
+def _is_computed(base: Term) -> bool:
+    """Not a setting of a module, as in `1 - bn.momentum`, nor the length of what has one."""
+    parts = [strip(a) for a in base.args if number_of(a) is None]
+    if base.op == "sub" and all(p.op == "attr" and p.kind == "?" for p in parts):
+        return False
+    squared = is_square(base.args[0]) if base.op in ("sum", "mean") and base.args else None
+    return squared is None or distance(squared)
 
 
 def _may_vanish(op: str) -> bool:

@@ -31,7 +31,12 @@ from whynan.lint.terms import number_of, walk_through
 
 
 @pattern(
-    "N050", "half-mask-literal", "warning", ops=("masked_fill", "mul"), fix="sometimes", rank=40
+    "N050",
+    "half-mask-literal",
+    "warning",
+    ops=("masked_fill", "where", "mul"),
+    fix="sometimes",
+    rank=40,
 )
 def half_mask_literal(term: Term, here: Walker) -> Match | None:
     if not here.half or not term.args:
@@ -45,6 +50,10 @@ def half_mask_literal(term: Term, here: Walker) -> Match | None:
         if x.op == "name" and value is not None and term.form == "method":
             dtype = f"{text(x, here)}.dtype"
             edit = call(term, here, "torch.finfo", dtype, uses=[x], shape="{}.min", instead=value)
+    elif term.op == "where":
+        value = next((a for a in term.args[1:] if number_of(a) is not None), None)
+        if any(t.op in ("float", "double") for t in walk_through(term)):
+            return None
     else:
         factors = term.args if len(term.args) == 2 else ()
         found = [a for a in factors if number_of(a) is not None and any(map(is_mask, factors))]

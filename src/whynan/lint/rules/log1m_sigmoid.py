@@ -28,6 +28,7 @@ from whynan.lint.facts import (
 from whynan.lint.rewrite import call, negated
 from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import known_small, resolve, strip
+from whynan.lint.training import of_eps
 
 
 @pattern("N012", "log1m-sigmoid", "error", ops=("log", "log1p"), fix="sometimes", rank=10)
@@ -56,7 +57,7 @@ def log1m_sigmoid(term: Term, here: Walker) -> Match | None:
         else "`log(1 - sigmoid(x))` is -inf with a NaN gradient from x = 17 on (bfloat16: 7)",
         "F.logsigmoid(-x) is the same value, exact for every x",
         edit=edit if not eps or known_small(term.args[0]) else None,
-        severity="warning" if eps else None,
+        severity=of_eps(here) if eps else None,
     )
 
 

@@ -23,6 +23,7 @@ from whynan.lint.facts import has_gradient, small_eps_added
 from whynan.lint.rewrite import call
 from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import known_small, resolve, strip
+from whynan.lint.training import of_eps
 from whynan.ops.table import that
 
 CONSTANT = that("constant")
@@ -52,6 +53,6 @@ def log_sigmoid(term: Term, here: Walker) -> Match | None:
         message,
         "F.logsigmoid(x) is exact for every x",
         edit=edit if not eps or known_small(term.args[0]) else None,
-        severity="info" if not has_gradient(term, here) else "warning" if eps else None,
+        severity="info" if not has_gradient(term, here) else of_eps(here) if eps else None,
         of_slope=eps,
     )

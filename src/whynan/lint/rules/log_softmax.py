@@ -25,6 +25,7 @@ from whynan.lint.facts import has_gradient, small_eps_added
 from whynan.lint.rewrite import call
 from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import known_small, resolve, strip
+from whynan.lint.training import of_eps
 
 LOGARITHMS = ("log", "log2", "log10")
 BASE = {"log": "", "log2": " / math.log(2)", "log10": " / math.log(10)"}
@@ -54,6 +55,6 @@ def log_softmax(term: Term, here: Walker) -> Match | None:
         f"`{term.op}` of a softmax{symptom}",
         f"F.log_softmax(x, dim){BASE[term.op]} takes the logarithm before anything is rounded to 0",
         edit=edit if not eps or known_small(term.args[0]) else None,
-        severity="info" if not has_gradient(term, here) else "warning" if eps else None,
+        severity="info" if not has_gradient(term, here) else of_eps(here) if eps else None,
         of_slope=eps,
     )

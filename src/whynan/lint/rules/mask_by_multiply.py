@@ -20,7 +20,7 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.lint.facts import AT_ZERO, has_gradient, is_mask, nonzero, tested
+from whynan.lint.facts import AT_ZERO, has_gradient, is_mask, nonzero, one_minus, tested
 from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import names_in, number_of, strip
 
@@ -65,7 +65,7 @@ def _unguarded(term: Term, here: Walker, divisions: bool) -> bool:
         return False
     if term.op in AT_ZERO:
         x = term.args[0]
-        if strip(x).op in ("softmax", "sigmoid"):
+        if strip(one_minus(x) or x).op in ("softmax", "sigmoid"):
             return False  # log-softmax and log-sigmoid speak of these
         constant = x.kind == "scalar" or (
             strip(x).op == "name" and str(strip(x).value).startswith("self.")

@@ -21,17 +21,15 @@ When it is fine
 
 from __future__ import annotations
 
-import re
-
 from whynan.lint.facts import guarded_divisor, is_binary, is_mask, says
 from whynan.lint.finding import Edit
 from whynan.lint.rewrite import call, operand
 from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import same_values, strip
+from whynan.lint.training import computes_loss
+from whynan.lint.vanishing import nothing_selected
 
 PRODUCTS = ("einsum", "matmul")
-LOSS = re.compile(r"loss|criterion|objective|penalty|elbo|masked_mean", re.I)
-PADDING = r"pad|attention_mask|lengths"  # what hides the ends of sequences leaves something of each
 
 
 @pattern("N010", "masked-mean", "warning", ops=("div",), fix="sometimes", rank=10, operands=2)
@@ -60,7 +58,7 @@ def masked_mean(term: Term, here: Walker) -> Match | None:
             "less than 1 and need a smaller bound, such as clamp(min=1e-6)",
             elsewhere="divide by maximum(mask.sum(), 1) if the mask is 0 or 1 everywhere; weights can "
             "sum to less than 1 and need a smaller bound, such as 1e-6",
-            severity=None if _in_a_loss(term, here) and not says(mask, PADDING) else "info",
+            severity=None if _in_a_loss(term, here) and nothing_selected(mask) else "info",
         )
     edit = None
     count = term.args[1]
@@ -75,24 +73,13 @@ def masked_mean(term: Term, here: Walker) -> Match | None:
         "divide by mask.sum().clamp(min=1): an empty mask then gives 0",
         elsewhere="divide by maximum(mask.sum(), 1): an empty mask then gives 0",
         edit=edit,
-        severity=None if _in_a_loss(term, here) and not says(mask, PADDING) else "info",
+        severity=None if _in_a_loss(term, here) and nothing_selected(mask) else "info",
     )
 
 
 def _in_a_loss(term: Term, here: Walker) -> bool:
     """Where an empty mask spoils the training; elsewhere whoever calls it knows what it selects."""
-    own = here.reader.own_class
-    function = here.function.name if here.function is not None else ""
-    named = f"{function} {own.name if own is not None else ''} {here.source.path}"
-    mask = strip(term.args[1]).args[0]
-    chosen = strip(mask).op in ("compare", "relu") or says(
-        mask, r"loss|label|target|valid|ignore|pos(itive)?s?$|fg"
-    )
-    return (
-        not here.no_grad
-        and chosen
-        and (says(term, r"loss|nll|ce$|error") or bool(LOSS.search(named)))
-    )
+    return not here.no_grad and (says(term, r"loss|nll|ce$|error") or computes_loss(here))
 
 
 def _counts(top: Term, bottom: Term) -> bool:

@@ -18,9 +18,10 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.lint.facts import guarded_divisor, is_generic
+from whynan.lint.facts import guarded_divisor
 from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import same_values, strip
+from whynan.lint.vanishing import is_generic
 
 LOW, HIGH = ("min", "amin"), ("max", "amax")
 
@@ -49,5 +50,8 @@ def minmax_norm(term: Term, here: Walker) -> Match | None:
 def _reduced(term: Term, ops: tuple[str, ...]) -> Term | None:
     t = strip(term)
     if t.op in ("piece", "attr") and t.args:  # values of `x.min(dim)`
-        t = strip(t.args[0])
+        made = strip(t.args[0])
+        if made.op == "aminmax" and made.args:
+            return made.args[0] if t.value == (0 if ops is LOW else 1) else None
+        t = made
     return t.args[0] if t.op in ops and t.args and t.form in ("method", "call") else None

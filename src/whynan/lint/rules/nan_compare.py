@@ -24,9 +24,10 @@ from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import resolve
 
 
-@pattern("N083", "nan-compare", "error", ops=("compare",), fix="sometimes", rank=10)
+@pattern("N083", "nan-compare", "error", ops=("compare", "eq", "ne"), fix="sometimes", rank=10)
 def nan_compare(term: Term, here: Walker) -> Match | None:
-    if term.value not in ("Eq", "NotEq") or len(term.args) != 2:
+    asks = {"eq": "Eq", "ne": "NotEq"}.get(term.op, term.value)
+    if asks not in ("Eq", "NotEq") or len(term.args) != 2:
         return None
     for x, other in (term.args, term.args[::-1]):
         constant = resolve(other)
@@ -35,9 +36,9 @@ def nan_compare(term: Term, here: Walker) -> Match | None:
         edit = None
         library = {"tensor": "torch", "array": "numpy"}.get(x.kind)
         if library:
-            shape = "{}" if term.value == "Eq" else "~{}"
+            shape = "{}" if asks == "Eq" else "~{}"
             edit = call(term, here, f"{library}.isnan", x, shape=shape)
-        always = "False" if term.value == "Eq" else "True"
+        always = "False" if asks == "Eq" else "True"
         return Match(
             term,
             f"a comparison with NaN is always {always}",

@@ -20,16 +20,21 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.lint.facts import is_picked, nonzero, tested
+from whynan.lint.facts import has_gradient, is_picked, nonzero, tested
 from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import number_of, same_values, strip
 
+ITS_OWN = ("entr", "xlogy")
 
-@pattern("N012", "p-log-p", "warning", ops=("mul",), rank=40, operands=2)
+
+@pattern("N012", "p-log-p", "warning", ops=("mul", "einsum", *ITS_OWN), rank=40)
 def p_log_p(term: Term, here: Walker) -> Match | None:
     if term.kind == "scalar":
         return None
-    for p, other in (term.args, term.args[::-1]):
+    if term.op in ITS_OWN:
+        return _of_its_own(term, here)
+    factors = term.args[-2:] if len(term.args) == (3 if term.op == "einsum" else 2) else ()
+    for p, other in (factors, factors[::-1]) if factors else ():
         log = strip(other)
         if log.op not in ("log", "log2", "log10") or not log.args or log.lib == "math":
             continue
@@ -44,5 +49,20 @@ def p_log_p(term: Term, here: Walker) -> Match | None:
             term,
             "`p * log(p)` is NaN where p is exactly 0",
             "clamp p inside the logarithm, or compute the entropy from the logits",
+            severity="info" if strip(x).op == "unknown" else None,
         )
     return None
+
+
+def _of_its_own(term: Term, here: Walker) -> Match | None:
+    """`entr(p)` and `xlogy(p, p)`, which are 0 at 0 and have no finite slope there."""
+    if not term.args or not same_values(term.args[0], term.args[-1]) or nonzero(term.args[0]):
+        return None
+    if not has_gradient(term, here) or term.lib == "numpy" or tested(term.args[0], here):
+        return None
+    return Match(
+        term,
+        f"`{term.op}` has no finite gradient where p is exactly 0, as softmax makes it",
+        "compute the entropy from the logits, or clamp p",
+        severity="info",
+    )

@@ -22,9 +22,10 @@ from __future__ import annotations
 
 import re
 
-from whynan.lint.facts import has_gradient, is_generic, is_square, tested
+from whynan.lint.facts import has_gradient, is_square, tested
 from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import strip
+from whynan.lint.vanishing import is_generic
 
 TRAINS = re.compile(r"loss|criterion|forward|train|closure|objective", re.I)
 

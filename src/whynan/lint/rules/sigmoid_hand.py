@@ -25,7 +25,9 @@ from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import number_of, same, same_values, strip
 
 
-@pattern("N021", "sigmoid-hand", "warning", ops=("div", "reciprocal"), fix="sometimes", rank=10)
+@pattern(
+    "N021", "sigmoid-hand", "warning", ops=("div", "reciprocal", "pow"), fix="sometimes", rank=10
+)
 def sigmoid_hand(term: Term, here: Walker) -> Match | None:
     if term.op == "div" and len(term.args) == 2 and (found := _tanh(*term.args)) is not None:
         name = "numpy.tanh" if term.kind == "array" else "torch.tanh"
@@ -38,15 +40,19 @@ def sigmoid_hand(term: Term, here: Walker) -> Match | None:
             severity="error",
             edit=call(term, here, name, found) if term.kind in ("tensor", "array") else None,
         )
-    bottom = one_plus(term.args[-1]) if term.args else None
+    if term.op == "pow" and term.const("exponent") != -1:
+        return None
+    bottom = one_plus(term.args[0 if term.op == "pow" else -1]) if term.args else None
     exp = strip(bottom) if bottom is not None else None
+    if exp is not None and (quotient := _of_two_exponentials(term, exp, here)) is not None:
+        return quotient
     if exp is None or exp.op != "exp" or not exp.args or term.kind != "tensor" or cut_off(exp):
         return None
     negative = strip(exp.args[0])
     if negative.op != "neg" or bounded_above(exp.args[0]):
         return None
     x = negative.args[0]
-    if term.op == "reciprocal" or number_of(term.args[0]) == 1:
+    if term.op in ("reciprocal", "pow") or number_of(term.args[0]) == 1:
         name, word = "torch.sigmoid", "sigmoid"
     elif same_values(term.args[0], x):
         name, word = "torch.nn.functional.silu", "silu"
@@ -57,6 +63,22 @@ def sigmoid_hand(term: Term, here: Walker) -> Match | None:
         f"{word} from `exp(-x)` has a NaN gradient below x = -89 (float16: -11)",
         f"{name.replace('torch.nn.functional', 'F')}(x)",
         edit=call(term, here, name, x),
+    )
+
+
+def _of_two_exponentials(term: Term, exp: Term, here: Walker) -> Match | None:
+    """`e / (1 + e)` with e an exponential."""
+    if term.op != "div" or exp.op != "exp" or not exp.args or not same(strip(term.args[0]), exp):
+        return None
+    if bounded_above(exp.args[0]) or term.kind not in ("tensor", "array"):
+        return None
+    return Match(
+        term,
+        "a sigmoid from `exp(x)` is inf / inf = NaN from x = 89 on (float16: 11)",
+        "torch.sigmoid(x)",
+        elsewhere="scipy.special.expit(x)",
+        severity="error",
+        edit=call(term, here, "torch.sigmoid", exp.args[0]) if term.kind == "tensor" else None,
     )
 
 

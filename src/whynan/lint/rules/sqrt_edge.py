@@ -32,13 +32,18 @@ from whynan.lint.facts import (
 )
 from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import names_in, strip
+from whynan.lint.vanishing import distance
+from whynan.ops.table import that
+
+# What people do to a root against 0, too late for its slope.
+OUTSIDE = tuple(sorted({"add", "max"} | that("floor")))
 
 
-@pattern("N021", "sqrt-edge", "warning", ops=("sqrt", "rsqrt", "add"), rank=30)
+@pattern("N021", "sqrt-edge", "warning", ops=("sqrt", "rsqrt", *OUTSIDE), rank=30)
 def sqrt_edge(term: Term, here: Walker) -> Match | None:
     if not term.args or not has_gradient(term, here) or term.lib in ("numpy", "math"):
         return None
-    if term.op == "add":
+    if term.op in OUTSIDE:
         return _eps_outside(term, here)
     if any(SCHEDULE.search(name) for name in names_in(term)) or tested(term.args[0], here):
         return None
@@ -50,6 +55,7 @@ def sqrt_edge(term: Term, here: Walker) -> Match | None:
             term,
             "`rsqrt` is inf, and its gradient NaN, where all values are equal or 0",
             "add an eps inside: torch.rsqrt(x + 1e-6)",
+            severity=None if inner.op == "var" or _is_fed(inner, here) else "info",
         )
     # Not of a relu: its own gradient is 0 there, whatever comes in. `clamp` lets it through at its bound.
     if inner.op in ("clamp", "clamp_min") and inner.const("min") == 0:
@@ -87,8 +93,18 @@ def _mean_square(term: Term) -> bool:
     return term.op == "mean" and bool(term.args) and is_square(term.args[0]) is not None
 
 
+def _is_fed(square: Term, here: Walker) -> bool:
+    """What a layer is given, of which something may be 0; weights and styles are not."""
+    base = is_square(square.args[0]) if square.args else None
+    own = here.reader.own_class
+    is_layer = own is not None and own.is_module and here.function is not None
+    given = base is not None and is_layer and strip(base).op == "param"
+    return given or (base is not None and distance(base))
+
+
 def _eps_outside(term: Term, here: Walker) -> Match | None:
-    if len(term.args) != 2 or not is_eps(term.args[1]) or here.function is None:
+    bound = term.get("min") if term.op == "clamp" else term.args[1] if len(term.args) == 2 else None
+    if bound is None or not is_eps(bound) or here.function is None:
         return None
     root = strip(term.args[0])
     if root.op != "sqrt" or not root.args or root.kind != "tensor" or root.lib == "numpy":
@@ -100,7 +116,7 @@ def _eps_outside(term: Term, here: Walker) -> Match | None:
         return None
     return Match(
         term,
-        "an eps outside the root leaves the gradient of `sqrt` infinite at 0",
+        f"{'an eps' if term.op == 'add' else 'a bound'} outside the root leaves the gradient of `sqrt` infinite at 0",
         "move it inside: sqrt(x + eps)",
         covers=(root,),
     )

@@ -14,7 +14,8 @@ Use instead
     dist = torch.linalg.vector_norm(a - b, dim=-1)
 
 When it is fine
-    Without gradients, in NumPy, or with an eps inside the root: nothing is said there.
+    Without gradients, in NumPy, or with an eps inside the root: nothing is said there. It is `info` where
+    nothing says that the vector becomes 0, as a difference, a relu or a mask does.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ import re
 from whynan.lint.belonging import is_torch
 from whynan.lint.facts import (
     has_gradient,
-    is_generic,
     is_square,
     says,
     summed_square,
@@ -33,6 +33,8 @@ from whynan.lint.facts import (
 from whynan.lint.rewrite import call
 from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import names_in, resolve, strip
+from whynan.lint.training import computes_loss
+from whynan.lint.vanishing import distance, is_generic
 
 GIVEN = re.compile(r"(^|_)(gt|targets?|labels?)(_|$)")
 
@@ -76,6 +78,7 @@ def sqrt_sum_sq(term: Term, here: Walker) -> Match | None:
         "the root of a sum of squares has a NaN gradient at a zero vector and overflows at 1e20 (float16: 256)",
         "torch.linalg.vector_norm(x, dim) has gradient 0 there",
         edit=edit,
+        severity=None if distance(x) else "info",
     )
 
 
@@ -89,5 +92,5 @@ def _of_two(term: Term, total: Term, here: Walker) -> Match | None:
         term,
         "the root of a sum of two squares has a NaN gradient where both are 0",
         "add an eps inside the root: sqrt(x**2 + y**2 + 1e-12)",
-        severity=None if complex_parts else "info",
+        severity=None if complex_parts and computes_loss(here) else "info",
     )

@@ -30,7 +30,7 @@ from whynan.lint.terms import resolve, strip
 def tanh_logdet(term: Term, here: Walker) -> Match | None:
     if not term.args:
         return None
-    inner, _ = small_eps_added(term.args[0])
+    inner, eps = small_eps_added(term.args[0])
     rest = log_of_one_minus(term, inner)
     base = is_square(rest) if rest is not None else None
     tanh = strip(base) if base is not None else None
@@ -47,7 +47,10 @@ def tanh_logdet(term: Term, here: Walker) -> Match | None:
         )  # fmt: skip
     return Match(
         term,
-        "`log(1 - tanh(x)**2)` is -inf with a NaN gradient from |x| = 9 on; an eps only kills the gradient",
+        "`log(1 - tanh(x)**2)`: the added eps stops the gradient where |x| is large"
+        if eps
+        else "`log(1 - tanh(x)**2)` is -inf with a NaN gradient from |x| = 9 on",
         "2 * (log(2) - x - F.softplus(-2 * x)) is the same value",
         edit=edit,
+        severity="info" if eps else None,
     )

@@ -51,6 +51,8 @@ def where_unsafe(term: Term, here: Walker) -> Match | None:
                 continue
             if not _tests(condition, operand) or all(map(no_slope, risky.args)):
                 continue
+            if 0 not in known.singular and not _looks_at_an_end(condition, known.singular):
+                continue  # `where(cosine > 0, acos(cosine), ...)` does not keep 1 away
             if tested(operand, here) or (risky.op == "div" and _is_a_bound(condition, operand)):
                 continue
             edit = None
@@ -96,6 +98,19 @@ def _leaves_out_large(condition: Term, branch: int) -> bool:
     bound = number_of(c.args[1]) if c.op == "compare" and len(c.args) == 2 else None
     takes_less = ("Lt", "LtE") if branch == 1 else ("Gt", "GtE")
     return isinstance(bound, int | float) and bound > 0 and c.value in takes_less
+
+
+def _looks_at_an_end(condition: Term, ends: tuple[float, ...]) -> bool:
+    """Is something compared with about 1, where `acos` and its like end?"""
+    c = resolve(condition)
+    if c.op in ("and", "or", "invert"):
+        return any(_looks_at_an_end(a, ends) for a in c.args)
+    numbers = [n for a in c.args if isinstance(n := number_of(a), int | float)]
+    return (
+        not numbers
+        or not ends
+        or any(abs(abs(n) - abs(end)) < 0.1 for n in numbers for end in ends)
+    )
 
 
 def _risky(branch: Term, depth: int = 4, safe: bool = True) -> Iterator[tuple[Term, bool]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from whynan import voice
 from whynan.model import Anomaly
-from whynan.repair.case import Candidate, Case
+from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.rewrites import (
     across,
     arrays,
@@ -62,6 +62,12 @@ REMEDIES = {
     "clip_grad_norm": {"exploding_gradients"},
 }
 
+# A number chosen for the singular point alone: the last resort of the guards.
+PLAIN_BOUNDS = frozenset(
+    {"clamp_argument", "clamp_denominator", "clamp_base", "clamp_variable", "clamp_exponent", "add_eps",
+     "where_zero", "finite_scores", "finite_constant"}
+)  # fmt: skip
+
 
 def propose(case: Case) -> list[Candidate]:
     """Every change that fits the recorded dataflow and the source: exact ones first."""
@@ -89,9 +95,13 @@ def answers_cause(candidate: Candidate, anomaly: Anomaly) -> bool:
 
 
 def _rank(candidate: Candidate, case: Case) -> float:
-    """By tier; but where the learning rate is the cause, a guard would only hide it, and where the data
-    was never scaled, a rate that bears it would be far too low for the rest."""
+    """By tier; but where the learning rate is the cause, a guard would only hide it, and where the data was
+    never scaled, a rate that bears it would be far too low for the rest. Of the guards, those
+    that say what the value means come before a bound, and another type comes last."""
     causes = {cause.code for cause in case.anomaly.finding.causes[:1]}
     if candidate.kind == "standardise" and causes & REMEDIES["lower_lr"]:
         return 0.4
-    return 0.5 if answers_cause(candidate, case.anomaly) else float(candidate.tier)
+    if answers_cause(candidate, case.anomaly):
+        return 0.5
+    within = 0.1 * (candidate.kind in PLAIN_BOUNDS) + 0.2 * (candidate.kind == "bfloat16")
+    return candidate.tier + (within if candidate.tier is Tier.GUARD else 0.0)

@@ -17,7 +17,7 @@ from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.flow import CRITERIA, ENTROPIES, Chosen, Flow, Log
 from whynan.repair.instances import Instances
-from whynan.repair.places import Lost, Place
+from whynan.repair.places import Lost, Place, argument_for, class_of
 from whynan.repair.project import Project
 from whynan.repair.renames import AGAIN, holder, told_right
 from whynan.repair.rewrites import entropy, logarithms
@@ -115,22 +115,56 @@ def _recorded(op: OpRecord, removed: tuple[Source, Expression, str], values: tup
     )
 
 
-def _written(project: Project, source: Source, node: Expression, depth: int = 6) -> Producer | None:
+def _written(project: Project, source: Source, node: Expression, depth: int = 8) -> Producer | None:
     """Where the text shows it: through variables, choices of elements and the user's own functions."""
-    call, below = fn(source, node), below_view(source, node)
+    call = fn(source, node)
     if call is not None and call.name == "softmax" and not call.inplace and len(call.rest) == 1:
         dim = call.argument(0, "dim")
         removed = (source, node, source.code(call.operand))
         text = source.code(dim) if dim is not None else ""
         return Producer("softmax", text, None, removed, (Place(source, node),)) if text else None
-    inner = below if below is not None else source.value_of(node)
-    if isinstance(node, cst.Call) and inner is None:
-        found = project.function(source, node.func)
+    place = behind(project, source, node) if depth else None
+    if place is None or not isinstance(place.node, Expression):
+        return None
+    return _written(project, place.source, place.node, depth - 1)
+
+
+def behind(project: Project, source: Source, node: Expression) -> Place | None:
+    """What an expression has its value from, one step back."""
+    part, index = source.part_of(node), None
+    inner = below_view(source, node) or source.value_of(node)
+    if part is not None:
+        inner, index = part
+    if isinstance(inner, cst.Tuple) and index is not None:
+        return Place(source, inner.elements[index].value) if index < len(inner.elements) else None
+    if inner is not None and index is None:
+        return Place(source, inner)
+    if isinstance(inner or node, cst.Call):
+        made = inner or node
+        assert isinstance(made, cst.Call)
+        found = project.function(source, made.func)
         function = found[0] if found is not None else None
-        source = function.source if function is not None else source
-        returns = source.every(cst.Return, function.node) if function is not None else []
-        inner = returns[0].value if len(returns) == 1 else None
-    return _written(project, source, inner, depth - 1) if inner is not None and depth else None
+        returns = function.source.every(cst.Return, function.node) if function is not None else []
+        value = returns[0].value if len(returns) == 1 else None
+        if index is not None and isinstance(value, cst.Tuple) and index < len(value.elements):
+            value = value.elements[index].value
+        elif index is not None:
+            value = None
+        return Place(function.source, value) if function is not None and value is not None else None
+    return _argument(project, source, node) if isinstance(node, cst.Name) else None
+
+
+def _argument(project: Project, source: Source, node: cst.Name) -> Place | None:
+    """Of a parameter: what the first caller gives; the flow from there looks at the others."""
+    function = source.scope(node)
+    if not isinstance(function, cst.FunctionDef):
+        return None
+    home = Place(source, function)
+    skipped = int(class_of(source, function) is not None)
+    for call in project.calls_of(home)[:1]:
+        given = argument_for(call, home, skipped, node.value)
+        return Place(call.source, given) if given is not None else None
+    return None
 
 
 def _module(op: OpRecord, source: Source, node: cst.Call, project: Project) -> Producer | None:

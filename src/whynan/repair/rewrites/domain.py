@@ -50,11 +50,11 @@ def _inside(case: Case, source: Source, call: Fn, domain: Domain) -> Iterator[Ca
     clamp = made_by(source, call.operand, "clamp", "clip")
     if clamp is not None and high is not None:
         given = [clamp.argument(0, "min"), clamp.argument(1, "max")]
-        if [number_of(g) for g in given] == [low, high]:
-            edit = Edit(source)
-            for old, new in zip(given, bounds, strict=True):
-                if old is not None:
-                    edit.replace(old, new)
+        edit, edges = Edit(source), zip(given, bounds, (low, high), strict=True)
+        at_an_edge = [(old, new) for old, new, edge in edges if old is not None and number_of(old) == edge]  # fmt: skip
+        for old, new in at_an_edge:
+            edit.replace(old, new)
+        if at_an_edge:
             yield from case.change(edit, "clamp_argument", TITLE, Tier.GUARD)
             return
     arguments = ", ".join(bounds) if high is not None else f"min={bounds[0]}"

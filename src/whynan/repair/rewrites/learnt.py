@@ -17,10 +17,8 @@ MECHANISMS = ("division_by_zero", "log_nonpositive", "invalid_domain", "gradient
 POSITIVE = ("softplus", "relu", "elu")
 KEEPS = that("keeps")
 BETWEEN = that("keeps") | {"div", "mul"}
+SOFTPLUS = "let the network predict what is positive by its form: a bound would stop the gradient where it matters"
 TITLE = "keep this positive where the network makes it: as a scale or rate it must not round to 0"
-
-
-BY_FORM = "let the network predict what is positive by its form: a bound would stop the gradient where it matters"
 
 
 def propose(case: Case) -> Iterator[Candidate]:
@@ -59,7 +57,7 @@ def _made_positive(case: Case) -> Iterator[Candidate]:
     if source is None or node is None:
         return
     edit = Edit(source).replace(node, f"{source.functional()}.softplus({source.code(node)}) + 1e-6")
-    yield from case.change(edit, "softplus_output", BY_FORM, Tier.GUARD)
+    yield from case.change(edit, "softplus_output", SOFTPLUS, Tier.GUARD)
 
 
 def _refused(case: Case) -> Iterator[Candidate]:
@@ -80,7 +78,7 @@ def _refused(case: Case) -> Iterator[Candidate]:
         if made is not None and made.name in ("relu", "abs") and not made.inplace:
             node, inner = made.node, source.code(made.operand)
         edit = Edit(source).replace(node, f"{source.functional()}.softplus({inner}) + 1e-3")
-        yield from case.change(edit, "softplus_output", BY_FORM, Tier.GUARD)
+        yield from case.change(edit, "softplus_output", SOFTPLUS, Tier.GUARD)
 
 
 def _floored(case: Case) -> Iterator[Candidate]:
@@ -98,6 +96,13 @@ def _floored(case: Case) -> Iterator[Candidate]:
         node = source.expression_at(op.site) if source is not None else None
         call = fn(source, node) if source is not None else None
         if source is None or node is None or call is None or call.name != op.name or call.inplace:
+            return
+        if op.name == "relu":
+            text = call.rebuilt(
+                "softplus", source.code(call.operand), namespace=source.functional()
+            )
+            edit = Edit(source).replace(node, f"{text} + 1e-4")
+            yield from case.change(edit, "softplus_output", SOFTPLUS, Tier.GUARD)
             return
         edit = Edit(source).replace(node, f"{source.code(node)} + 1e-3")
         yield from case.change(edit, "positive_floor", TITLE, Tier.GUARD)

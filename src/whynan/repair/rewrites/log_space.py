@@ -25,14 +25,14 @@ DIAGONALS = ("diag", "diagonal")
 JOINS = ("cat", "concat", "stack", "hstack", "vstack")
 
 
-def propose(case: Case) -> Iterator[Candidate]:
+def propose(case: Case, *, open_: bool = False) -> Iterator[Candidate]:
     """Every logarithm of the function that has such a form, if what failed is part of one."""
     source, node = case.source, case.node
     if source is None or node is None or case.mechanism not in MECHANISMS:
         return
     for keeps in (True, False):
         edit, touched = Edit(source), set[cst.CSTNode]()
-        for form in _forms(source, node, keeps):
+        for form in _forms(source, node, keeps, open_):
             edit.replace(form.log.node, form.text).inline(form.values)
             for value, text in form.kept.items():
                 edit.replace(value, text)
@@ -42,14 +42,14 @@ def propose(case: Case) -> Iterator[Candidate]:
             return
 
 
-def _forms(source: Source, node: Expression, keeps: bool) -> list[Form]:
+def _forms(source: Source, node: Expression, keeps: bool, open_: bool) -> list[Form]:
     scope = source.scope(node)
     found = []
     for call in source.every(cst.Call, None if scope is source.module else scope):
         log = fn(source, call)
         if log is None or log.name != "log" or log.inplace or log.rest:
             continue
-        form = Form(source, log, keeps)
+        form = Form(source, log, keeps, open_)
         text = form.of(log.operand)
         if text is not None and form.leaves:
             form.text = text
@@ -79,6 +79,9 @@ class Form:
     source: Source
     log: Fn
     keeps: bool  # a variable that held an exponential may hold the exponent
+    open: bool = (
+        False  # a function of the user's may be a factor: its logarithm is looked into later
+    )
     text: str = ""
     values: list[Expression] = field(default_factory=list)  # of variables that were taken over
     kept: dict[Expression, str] = field(default_factory=dict)
@@ -130,6 +133,9 @@ class Form:
         if parts is not None:
             left, right = self._factor(parts.left), self._factor(parts.right)
             return f"{left} + {right}" if left is not None and right is not None else None
+        if self.open and isinstance(node, cst.Call) and fn(self.source, node) is None:
+            self.leaves += 1
+            return f"{code}.log()"  # what the user's function returns
         is_plain = isinstance(node, (cst.Name, cst.Attribute, cst.Subscript))
         if is_plain and _is_exponential(self.source, node):
             return None  # it would leave the range before its logarithm is taken
@@ -264,11 +270,15 @@ class Form:
         if call is not None and call.name == "det" and not call.inplace:
             self.leaves += 1
             return f"torch.logdet({self.source.code(call.operand)})"
-        if call is None or call.inplace or call.name not in ("sum", "mean", "prod"):
+        if call is None or call.inplace or call.name not in ("sum", "cumsum", "mean", "prod"):
             return None
         inside = self.of(call.operand)
         if inside is None:
             return None
+        if call.name == "cumsum":
+            return call.rebuilt(
+                "logcumsumexp", receiver(inside) if call.namespace is None else inside
+            )
         if call.name == "prod":
             return call.rebuilt("sum", receiver(inside) if call.namespace is None else inside)
         total = f"torch.logsumexp({receiver(inside)}.flatten(), dim=0)"

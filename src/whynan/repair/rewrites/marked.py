@@ -140,21 +140,11 @@ def _filled_where_cut(case: Case, source: Source, name: cst.Name) -> Iterator[Ca
 
 def _given_to(source: Source, name: cst.Name) -> Expression | None:
     """The value of a name, also of `y, m = series[a:b], mask[a:b]`."""
-    value = source.value_of(name)
-    if value is not None:
+    value, part = source.value_of(name), source.part_of(name)
+    if value is not None or part is None or not isinstance(part[0], cst.Tuple):
         return value
-    given = source.given(name)
-    target = source.original(given.node) if given is not None and given.how == "is" else None
-    above = source.parent(target) if target is not None else None
-    targets = source.parent(above) if isinstance(above, cst.Element) else None
-    left = source.parent(targets) if isinstance(targets, cst.Tuple) else None
-    assign = source.parent(left) if isinstance(left, cst.AssignTarget) else None
-    values = assign.value if isinstance(assign, cst.Assign) else None
-    if not isinstance(above, cst.Element) or not isinstance(targets, cst.Tuple):
-        return None
-    if not isinstance(values, cst.Tuple) or len(values.elements) != len(targets.elements):
-        return None
-    return values.elements[targets.elements.index(above)].value
+    values = part[0].elements
+    return values[part[1]].value if part[1] < len(values) else None
 
 
 def _value_of(source: Source, mask: Mask) -> Expression | None:

@@ -7,6 +7,7 @@ the whole form.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -25,6 +26,9 @@ from whynan.repair.source import Expression, Source
 
 FORMS = ("log_space", "log_domain")
 FAMILIES = (products, logarithms, iterations, log_space)
+# logsigmoid(x) - logsigmoid(-x) is x.
+LOGIT = re.compile(r"([\w.]+\.logsigmoid)[(](\w+)[)] - \1[(]-\2[)]")
+MOST = 4  # softmaxes of one form
 NEAREST = 4  # operations before the logarithm: what is made further away is no part of its form
 
 
@@ -32,33 +36,59 @@ def propose(case: Case) -> Iterator[Candidate]:
     """What one function shows when the logarithm stands in it."""
     for moved in _moved(case):
         found = [c for family in FAMILIES for c in family.propose(moved) if c.tier is Tier.EXACT]
+        found = found or list(_through(moved))
         yield from found
         if found:
             return
     yield from _quotient(case)
 
 
+def _through(moved: Case) -> Iterator[Candidate]:
+    """A factor that another function returns: the same again for that one."""
+    for form in log_space.propose(moved, open_=True):
+        there = moved.with_texts(form.texts)
+        for source, call in _new_logs(moved, there):
+            yield from (c for c in propose(there.at(_site(source, call))) if _logs(there.with_texts(c.texts), c) < _logs(there, c))  # fmt: skip
+            return
+
+
+def _new_logs(before: Case, after: Case) -> Iterator[tuple[Source, cst.Call]]:
+    for path in after.texts:
+        source, old = after.source_of(path), before.source_of(path)
+        known = [old.code(c) for c in old.every(cst.Call)] if old is not None else []
+        for call in source.every(cst.Call) if source is not None else ():
+            if source is not None and _is_log(source, call) and source.code(call) not in known:
+                yield source, call
+
+
 def handed_over(case: Case, candidate: Candidate) -> Candidate:
     """A form that still takes the logarithm of a softmax made elsewhere: of its logits instead."""
     if candidate.kind not in FORMS:
         return candidate
-    for path in candidate.texts:
-        source = case.with_texts(candidate.texts).source_of(path)
-        before = case.source_of(path)
-        known = [before.code(c) for c in before.every(cst.Call)] if before is not None else []
-        for call in source.every(cst.Call) if source is not None else ():
-            if source is None or not _is_log(source, call) or source.code(call) in known:
-                continue
-            there = case.with_texts(candidate.texts).at(_site(source, call))
-            for further in across.propose(there):
-                return replace(candidate, texts=further.texts)
+    for _ in range(MOST):
+        further = _handed_over(case, candidate)
+        if further is candidate:
+            break
+        candidate = further
+    return candidate
+
+
+def _handed_over(case: Case, candidate: Candidate) -> Candidate:
+    there = case.with_texts(candidate.texts)
+    for source, call in _new_logs(case, there):
+        for further in across.propose(there.at(_site(source, call))):
+            return replace(candidate, texts=further.texts)
     return candidate
 
 
 def _quotient(case: Case) -> Iterator[Candidate]:
     """`p / q` or `log(p / q)` of probabilities made elsewhere, by the difference of their logarithms."""
     source, node = case.source, case.node
+    above = source.parent(source.parent(node) or node) if source is not None and node is not None else None  # fmt: skip
     log = fn(source, node) if source is not None else None
+    around = fn(source, above) if source is not None and binary(node, cst.Divide) else None
+    if around is not None and around.name == "log" and around.operand is node:
+        log, node = around, around.node
     quotient = binary(log.operand if log is not None and log.name == "log" else node, cst.Divide)
     if source is None or node is None or quotient is None or not _made_by_softmax(case):
         return
@@ -73,6 +103,7 @@ def _quotient(case: Case) -> Iterator[Candidate]:
                 continue
             for found in across.propose(there.at(_site(again, call))):
                 if _logs(case.with_texts(found.texts), found) == _logs(case, found):
+                    found = replace(found, texts={p: LOGIT.sub(r"\2", t) for p, t in found.texts.items()})  # fmt: skip
                     title = (
                         "stay with logarithms: the ratio of probabilities that round to 0 is none"
                     )
@@ -103,26 +134,40 @@ def _made_by_softmax(case: Case) -> bool:
 def _moved(case: Case) -> Iterator[Case]:
     if case.mechanism != "log_nonpositive" and not case.origin.derived:
         return
-    for op in (case.culprit.upstream if case.culprit is not None else ())[:NEAREST]:
-        if op.site is None or not case.is_own(op.site.file):
-            continue
-        project = Project(case)
-        source = project.source(op.site.file)
-        made = source.expression_at(op.site) if source is not None else None
-        home = project.source(case.site.file) if case.site is not None else None
-        failed = home.expression_at(case.site) if home and case.site is not None else None
-        if source is None or made is None or failed is None:
-            continue
+    project = Project(case)
+    home = project.source(case.site.file) if case.site is not None else None
+    failed = home.expression_at(case.site) if home is not None and case.site is not None else None
+    if home is None or failed is None:
+        return
+    for source, made in _makers(case, project, home, failed):
         try:
             flow = Flow(project, elementwise=True)
             flow.follow(source, made)
             known = failed in [log.call.node for log in flow.logs] and flow.crossed
-            strange = flow.strangers() or flow.entropies or flow.runs or flow.chosen
-            if not known or strange:
-                continue
-            yield from _written(case, source, made, flow)
+            if known and not (flow.strangers() or flow.entropies or flow.runs or flow.chosen):
+                yield from _written(case, source, made, flow)
         except Lost:
             continue
+
+
+def _makers(
+    case: Case, project: Project, home: Source, failed: Expression
+) -> Iterator[tuple[Source, Expression]]:
+    """What the recording shows before the logarithm; and what a function returns, by its text."""
+    for op in (case.culprit.upstream if case.culprit is not None else ())[:NEAREST]:
+        source = project.source(op.site.file) if op.site and case.is_own(op.site.file) else None
+        made = source.expression_at(op.site) if source is not None and op.site is not None else None
+        if source is not None and made is not None:
+            yield source, made
+    log = fn(home, failed)
+    place = Place(home, log.operand) if log is not None else None
+    for _ in range(NEAREST):
+        try:
+            place = across.behind(project, place.source, place.node) if place is not None and isinstance(place.node, Expression) else None  # fmt: skip
+        except Lost:
+            return
+        if place is not None and isinstance(place.above, cst.Return) and isinstance(place.node, Expression):  # fmt: skip
+            yield place.source, place.node
 
 
 def _written(case: Case, source: Source, made: Expression, flow: Flow) -> Iterator[Case]:

@@ -111,7 +111,7 @@ def _scaled_first(case: Case, source: Source, node: Expression) -> Iterator[Cand
         if not known or line is None or source.start(scaled) < source.start(node):
             continue
         text = _of_scaled(source, node, f"{sign} {source.receiver(scaled.right)}")
-        if text is None:
+        if text is None or not _is_there(source, scaled.right, node):
             return
         edit = Edit(source).replace(node, text)
         whole = source.parent(scaled)
@@ -121,6 +121,13 @@ def _scaled_first(case: Case, source: Source, node: Expression) -> Iterator[Cand
             edit.replace(scaled, name)
         yield from case.change(edit, "scale_first", SCALE_FIRST, Tier.EXACT)
         return
+
+
+def _is_there(source: Source, scale: Expression, node: Expression) -> bool:
+    """Whether all that it names has its value by the time of the product."""
+    names = [n for n in source.every(cst.Name, scale) if source.reads(n)]
+    given = [t for n in names for t in source.bindings(n.value, source.scope(node))]
+    return all(source.start(target) < source.start(node) for target in given)
 
 
 def _scaled_inside(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:

@@ -129,6 +129,11 @@ def _inside(case: Case, source: Source, root: Fn) -> Iterator[Candidate]:
             return  # the eps that is there is raised
         text = f"{source.receiver(root.operand)}.clamp(min={eps})"
         title = f"keep {source.quoted(root.operand, 'what is under the root')}, which rounding made negative, above 0"
+        if case.origin.phase == "optimizer":  # where a root of almost nothing divides the update
+            text = f"{source.code(root.node).replace(source.code(root.operand), f'{source.receiver(root.operand)}.clamp(min=0)', 1)} + 1e-4"
+            edit = Edit(source).replace(root.node, text)
+            yield from case.change(edit, "clamp_and_eps", f"{title}, and the root away from 0: it divides the update", Tier.GUARD)  # fmt: skip
+            return
         edit = Edit(source).replace(root.operand, text)
         yield from case.change(edit, "clamp_argument", title, Tier.GUARD)
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import libcst as cst
@@ -11,6 +12,12 @@ from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.source import Expression, Source
 
+CALLED = re.compile(r"(^|[^a-z])(mask|masks|valid|keep|alive|active|present|observed|known|loss_mask|weight|weights|w)([^a-z]|$)")  # fmt: skip
+SINGULAR = frozenset(
+    {"gradient_singularity", "sqrt_negative", "invalid_domain", "log_nonpositive", "division_by_zero",
+     "inf_minus_inf"}
+)  # fmt: skip
+
 
 def propose(case: Case) -> Iterator[Candidate]:
     source, node = case.source, case.node
@@ -18,10 +25,17 @@ def propose(case: Case) -> Iterator[Candidate]:
         return
     if case.mechanism == "zero_times_inf":
         yield from _without_weight(case, source, node)
-    if case.mechanism not in ("gradient_singularity", "sqrt_negative", "overflow"):
+    singular = _singular_operand(source, node)
+    if case.mechanism in SINGULAR:
+        yield from _weighed_later(case, source, node, singular)
+    if case.mechanism not in (
+        "gradient_singularity",
+        "sqrt_negative",
+        "overflow",
+        "invalid_domain",
+    ):
         return
     chosen = _where_around(source, node)
-    singular = _singular_operand(source, node)
     if chosen is None or singular is None:
         return
     where, in_first = chosen
@@ -32,6 +46,47 @@ def propose(case: Case) -> Iterator[Candidate]:
     title = "make the operand safe before the operation, not only its result afterwards"
     edit = Edit(source).replace(singular, text)
     yield from case.change(edit, "double_where", title, Tier.EXACT)
+
+
+def _weighed_later(
+    case: Case, source: Source, node: Expression, singular: Expression | None
+) -> Iterator[Candidate]:
+    """`(per_step * valid).sum()`: what is multiplied by 0 in the end need not be computed before."""
+    mask = _mask_after(source, node)
+    if mask is None:
+        return
+    test = f"{source.receiver(mask)} != 0"
+    edit = Edit(source)
+    if binary(node, cst.Subtract) is not None:
+        edit.replace(node, f"torch.where({test}, {source.code(node)}, 0.0)")
+    elif singular is not None:
+        edit.replace(singular, f"torch.where({test}, {source.code(singular)}, 1.0)")
+    title = f"leave out before the operation what is multiplied by 0 after it ({source.quoted(mask, 'the mask')})"
+    yield from case.change(edit, "double_where", title, Tier.EXACT)
+
+
+def _mask_after(source: Source, node: Expression) -> Expression | None:
+    """What a value made of this one is multiplied by, if that is called a mask and means the same here."""
+    scope = source.scope(node)
+    within = None if scope is source.module else scope
+    made: set[str] = set()
+
+    def holds(part: cst.CSTNode) -> bool:
+        nodes = (part, *source.below(part))
+        return any(n is node or (isinstance(n, cst.Name) and n.value in made) for n in nodes)
+
+    for assign in source.every(cst.Assign, within):
+        target = assign.targets[0].target
+        if isinstance(target, cst.Name) and source.start(assign) >= source.start(source.statement(node) or node) and holds(assign.value):  # fmt: skip
+            made.add(target.value)
+    for product in source.every(cst.BinaryOperation, within):
+        if not isinstance(product.operator, cst.Multiply) or product is node:
+            continue
+        for mask, other in ((product.right, product.left), (product.left, product.right)):
+            named = isinstance(mask, (cst.Name, cst.Attribute, cst.Subscript))
+            if named and CALLED.search(source.code(mask).lower()) and not holds(mask) and holds(other):  # fmt: skip
+                return mask if source.means_the_same(mask, product, node) else None
+    return None
 
 
 def _without_weight(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:

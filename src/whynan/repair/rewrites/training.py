@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from whynan.model import HistoryRow
+from whynan.model import HistoryRow, Unstable
 from whynan.ops.table import that
 from whynan.repair.calls import number_of
 from whynan.repair.case import Candidate, Case, Tier
@@ -30,6 +30,7 @@ GREW = 10.0  # times the first gradient, before the last one
 ROSE = 3.0  # times the smallest loss before
 THROWN = 100.0  # times a weight's own size, in one update
 LEAPT = 0.5  # of a weight's own size, in one update
+USUAL = {"momentum": 0.99, "weight_decay": 1e-3}  # at most
 DIVERGING = frozenset({"high_learning_rate", "exploding_gradients"})
 TRAINABLE = ("overflow", "log_nonpositive", "invalid_domain", "sqrt_negative")
 
@@ -46,6 +47,9 @@ def propose(case: Case) -> Iterator[Candidate]:
         return
     if case.mechanism == "sqrt_negative" and in_step and _cancels(case):
         return  # a difference that rounds below 0 does so at any rate
+    if case.anomaly.evidence.around.unstable is not None:
+        yield from _stable(case, case.anomaly.evidence.around.unstable)
+        return  # at another rate it would only take longer
     diverged = in_step or _diverged(case)
     yield from _drawn_narrower(case)
     for source in case.files():
@@ -236,6 +240,23 @@ def _default_of(source: Source, node: cst.BaseExpression) -> cst.BaseExpression 
 def _short(value: float) -> str:
     """1e-5 as people write it, not 1e-05."""
     return f"{value:g}".replace("e-0", "e-")
+
+
+def _stable(case: Case, unstable: Unstable) -> Iterator[Candidate]:
+    """`momentum=9` where 0.9 was meant, a weight decay of 50: a number of the usual size."""
+    usual = USUAL[unstable.name]
+    value = unstable.value
+    while value > usual:
+        value /= 10
+    place = Constants(Project(case)).setting_of(unstable.name, unstable.value)
+    given = (place.source, place.node) if place is not None else None
+    for source in case.files() if given is None else ():
+        for call in optimizers(source):
+            given = given or _setting(case, source, call, unstable.name)
+    if given is not None and isinstance(given[1], Expression):
+        edit = Edit(given[0]).replace(given[1], _short(value))
+        title = f"give `{unstable.name}` a value such as {_short(value)}: {unstable.why}"
+        yield from case.change(edit, f"lower_{unstable.name}", title, Tier.TRAINING)
 
 
 def _less_decay(case: Case, source: Source) -> Iterator[Candidate]:
