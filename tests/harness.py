@@ -260,6 +260,8 @@ def _serve(requests: IO[str], answers: IO[str]) -> None:
     import torch
     import torch._dynamo  # each child would import it again for its first optimizer
 
+    import whynan.repair.first  # noqa: F401  # and this for its first report
+
     for name in sys.argv[1:]:
         importlib.import_module(name)
     torch.set_num_threads(1)

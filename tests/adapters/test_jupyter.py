@@ -55,8 +55,10 @@ def test_the_report_names_the_line_of_the_cell_that_made_it(cells: dict[str, lis
     assert "because `log` was given" in text
     assert " --> In[2]:3:18" in text
     assert "In[3]:2" in text  # where the zero comes from
+    assert "3 + return -torch.xlogy(p, p).sum()" in text
     page = shown(cells["harm"], "text/html")
     assert "torch.log(p)" in page
+    assert "--- a/In[2]" in page
     assert "<code>%%whynan</code>" in page  # as typed
 
 

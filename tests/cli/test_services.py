@@ -73,7 +73,7 @@ def test_a_run_is_a_test_for_junit(folder: Path) -> None:
     assert suite.attrib["failures"] == "1"
     failure = suite[0][0]
     assert "`log` was given" in failure.attrib["message"]
-    assert "origin: 2 -inf of 2 values" in (failure.text or "")
+    assert "all 2 values are -inf" in (failure.text or "")
     whynan("run", "--format", "junit", "good.py", cwd=folder)
     suite = ElementTree.parse(folder / "whynan-junit.xml").getroot()[0]
     assert suite.attrib["failures"] == "0"

@@ -204,6 +204,7 @@ ELSEWHERE = {
     ("checking/file_text.py", "troubles"): "columns of a report",
     ("stable/__init__.py", "safe_div"): "whynan's own functions",
     ("lint/rewrite.py", "log_softmax"): "which functions are methods, too",
+    ("repair/first.py", "log_space"): "kinds of help, some of which are called like operations",
     ("record/relations.py", "elementwise"): "kinds of the table, which share words with operations",
 }
 

@@ -35,7 +35,8 @@ def test_a_fill_value_is_one_however_often(every: int, fill: float) -> None:
     table = noise(400, 5)
     table[7::every, 3] = fill
     found = oddity_in(table)
-    assert found is not None and (found.what, found.column) == ("outlier", 3)
+    assert found is not None
+    assert (found.what, found.column) == ("outlier", 3)
     assert found.value == pytest.approx(fill)
 
 
@@ -43,4 +44,5 @@ def test_the_outlier_is_told_and_not_the_rare_class() -> None:
     table = rare_class()
     table[3, 1] = 1450
     found = oddity_in(table)
-    assert found is not None and (found.row, found.column, found.value) == (3, 1, 1450)
+    assert found is not None
+    assert (found.row, found.column, found.value) == (3, 1, 1450)

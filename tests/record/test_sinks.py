@@ -529,7 +529,7 @@ def test_an_infinite_learning_rate_is_what_spoilt_a_parameter_without_gradient()
 
     found = anomalies_of(program)[0]
     assert (found.finding.mechanism, found.origin.phase) == ("nonfinite_data", "optimizer")
-    assert "had lr = inf" in found.finding.headline
+    assert "ran with lr = inf" in found.finding.headline
 
 
 def test_a_variance_that_a_cast_made_infinite_is_harm_where_it_flattens_the_output() -> None:

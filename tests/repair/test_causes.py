@@ -204,7 +204,7 @@ def test_a_gradient_may_explode_in_a_single_step(
     assert report is not None
     first = report["anomalies"][0]
     found = {c["code"]: c["evidence"] for c in first["causes"]}
-    assert "the largest norm of a gradient was" in found["exploding_gradients"]
+    assert "the largest gradient norm was" in found["exploding_gradients"]
     assert "clip_grad_norm_" in first["fixes"][0]["title"]
 
 

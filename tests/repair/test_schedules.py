@@ -53,42 +53,6 @@ for step in range(30):
         "lower_lr",
         ['{"optimizer": {"rate": 0.05, "name": "sgd"}, "seed": 0}'],
     ),
-    "keywords of a settings file": (
-        """
-import tomllib
-
-import torch
-from net import Net
-
-with open("run.toml", "rb") as f:
-    run = tomllib.load(f)
-torch.manual_seed(0)
-net = Net(**run["net"])
-optimizer = torch.optim.Adam(net.parameters(), **run["adam"])
-x = torch.randn(16, 32)
-for step in range(4):
-    loss = net(x).square().mean()
-    LOOP
---- net.py
-from torch import nn
-
-
-class Net(nn.Sequential):
-    def __init__(self, width, depth, spread):
-        super().__init__(*(nn.Linear(width, width) for _ in range(depth)))
-        for layer in self:
-            nn.init.normal_(layer.weight, std=spread)
---- run.toml
-[net]
-width = 32
-depth = 14
-spread = 90.0
-[adam]
-lr = 0.001
-""",
-        "kaiming_init",
-        ["spread = 0.2"],
-    ),
     "momentum in a settings file, behind a factory": (
         """
 import json
@@ -138,6 +102,66 @@ for step in range(60):
 """,
         "lower_weight_decay",
         ['parser.add_argument("--weight-decay", type=float, default=0.0005)'],
+    ),
+    "keywords of a settings file": (
+        """
+import tomllib
+
+import torch
+from net import Net
+
+with open("run.toml", "rb") as f:
+    run = tomllib.load(f)
+torch.manual_seed(0)
+net = Net(**run["net"])
+optimizer = torch.optim.Adam(net.parameters(), **run["adam"])
+x = torch.randn(16, 32)
+for step in range(4):
+    loss = net(x).square().mean()
+    LOOP
+--- net.py
+from torch import nn
+
+
+class Net(nn.Sequential):
+    def __init__(self, width, depth, spread):
+        super().__init__(*(nn.Linear(width, width) for _ in range(depth)))
+        for layer in self:
+            nn.init.normal_(layer.weight, std=spread)
+--- run.toml
+[net]
+width = 32
+depth = 14
+spread = 90.0
+[adam]
+lr = 0.001
+""",
+        "kaiming_init",
+        ["spread = 0.2"],
+    ),
+    "numbered rows of an array that ends at 0": (
+        """
+import numpy as np
+import torch
+from torch import nn
+
+taus = np.linspace(1.0, 0.0, 8).astype(np.float32)
+model = nn.Linear(3, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+
+def shares(score, tau):
+    return torch.softmax(score / tau, dim=1)
+
+
+x = torch.randn(5, 3)
+for epoch, tau in enumerate(taus):
+    for step in range(2):
+        loss = -shares(model(x), float(tau)).square().sum()
+        LOOP
+""",
+        "schedule_floor",
+        ["taus = np.linspace(1.0, 0.1, 8).astype(np.float32)"],
     ),
     "table that ends at 0": (
         """

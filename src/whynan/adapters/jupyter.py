@@ -48,7 +48,7 @@ def run_cell(shell: Any, line: str, cell: str) -> Diagnosis:
         block.stop(error)
     except StopRun:
         pass
-    recording = FirstChanges().beside(_with_cell_names(block.recording()))
+    recording = _with_cell_names(FirstChanges().beside(block.recording()))
     result = diagnose(recording, script="notebook cell")
     if error is not None and not isinstance(error, StopRun):
         if result:

@@ -67,7 +67,10 @@ def is_simple(function: Any) -> bool:
 
 
 def is_tensor(value: Any) -> bool:
-    return type(value).__module__.split(".")[0] == "torch" and hasattr(value, "requires_grad")
+    """An ordinary one: to read a distributed one would make all ranks talk."""
+    return (type(value).__module__, type(value).__name__) in (
+        ("torch", "Tensor"), ("torch.nn.parameter", "Parameter"),
+    )  # fmt: skip
 
 
 def is_read(function: Any) -> bool:

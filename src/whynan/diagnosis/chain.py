@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from whynan.diagnosis.makers import COUNTING
 from whynan.diagnosis.words import plural, sink_word
 from whynan.model import Evidence, Finding, Link, OpRecord, number
@@ -20,7 +22,7 @@ def chain_of(evidence: Evidence, finding: Finding) -> tuple[Link, ...]:
             site=origin.site,
             op=origin.name,
             value=origin.value,
-            note=finding.label.removeprefix("origin: ") or "origin",
+            note=finding.label or "origin",
             role="origin",
         )
     )
@@ -87,10 +89,14 @@ def _path(path: tuple[OpRecord, ...], room: int) -> list[Link]:
     ]
     if len(links) <= max(room, ALWAYS_SHOWN):
         return links
-    head = max(1, room - 2)
-    tail = 1
-    left_out = len(links) - head - tail
-    return [*links[:head], _gap(left_out), *links[len(links) - tail :]]
+    head, tail = max(1, room - 2), len(links) - 1
+    turn = next((i for i, link in enumerate(links) if link.value is not None and math.isnan(link.value)), 0)  # fmt: skip
+    if not head <= turn < tail:
+        return [*links[:head], _gap(tail - head), *links[tail:]]
+    head = max(1, head - 1)  # that an infinity becomes NaN is what the reader looks for
+    before = [_gap(turn - head)] if turn > head else []
+    after = [_gap(tail - turn - 1)] if tail > turn + 1 else []
+    return [*links[:head], *before, links[turn], *after, *links[tail:]]
 
 
 def _gap(left_out: int) -> Link:

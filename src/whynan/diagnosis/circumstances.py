@@ -292,7 +292,7 @@ def _gradients(evidence: Evidence, culprit: Operand | None) -> Iterator[Cause]:
     if grows and last[-1] > GREW * last[0]:
         # An infinite norm may be its squares' overflow: nothing is said of the gradient itself.
         held = [norm for norm in last if math.isfinite(norm)]
-        text = f"the largest norm of a gradient grew from {number(held[0])} to {number(held[-1])} in {len(held)} steps"
+        text = f"the largest gradient norm grew from {number(held[0])} to {number(held[-1])} in {len(held)} steps"
         beyond = ", then beyond what can be measured" if len(held) < len(last) else ""
         yield Cause(code="exploding_gradients", evidence=text + beyond)
         return
@@ -323,7 +323,7 @@ def _leap(evidence: Evidence, rows: list[HistoryRow]) -> str | None:
     usual = sorted(r.grad_max for r in rows[:-1] if r.grad_max is not None)
     before = usual[len(usual) // 2] if len(usual) > 1 else None
     size = number(last.grad_max) if math.isfinite(last.grad_max) else "beyond what can be measured"
-    text = f"at step {last.step} the largest norm of a gradient was {size}"
+    text = f"at step {last.step} the largest gradient norm was {size}"
     if before is not None and last.grad_max > LEAPT * before:
         return f"{text}, after {number(before)} as the median of {len(usual)} steps"
     if before is None and around.layers and evidence.origin.step > 0:

@@ -48,6 +48,12 @@ def diagnose(
     )
 
 
+# What a rule calls the change that the source shows.
+SAME = {
+    "cast_float32": "wider_dtype", "cast_float64": "wider_dtype", "bfloat16": "wider_dtype",
+    "clamp_base": "clamp_argument", "clamp_count": "clamp_denominator", "clamp_variable": "clamp_argument",
+    "softplus_output": "positive_form", "logdet": "slogdet", "log_domain": "log_space", "cdist": "stable_form",
+}  # fmt: skip
 LIBRARIES = ("array.", "numpy.", "jax.", "scipy.")  # what made the value, where it is not torch
 
 
@@ -89,7 +95,7 @@ def _with_change(finding: Finding, evidence: Evidence) -> Finding:
     change, fixes = evidence.change, finding.fixes
     if change is None:
         return finding
-    others = tuple(fix for fix in fixes if fix.kind != change.kind)
+    others = tuple(f for f in fixes if f.kind not in (change.kind, SAME.get(change.kind)))
     return replace(finding, fixes=(change, *(others if others != fixes else fixes[1:])))
 
 

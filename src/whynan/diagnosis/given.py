@@ -36,7 +36,8 @@ def came_in(evidence: Evidence, op: OpRecord, culprit: Operand) -> Iterator[Caus
         return
     first = made[-1].inputs[0].source if made and made[-1].inputs else culprit.source
     brought = first == FROM_BEFORE or (made and made[-1].name == "lift_fresh")
-    if brought and (around.sample is not None or around.loads):
+    known = around.sample is not None or around.loads
+    if brought and known:
         yield Cause(code="bad_data", evidence=f"{number(culprit.value)} came in with the data")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from whynan.model import Cause, Evidence, Finding, Fix, number
+from whynan.model import Cause, Evidence, Finding, Fix, Operand, number
 
 SMALLER_WEIGHTS = Fix(
     kind="initialise",
@@ -19,9 +19,15 @@ SCALE_COLUMN = Fix(
     kind="scale_data",
     title="scale that column before training, for example by its mean and its spread",
 )
+UNSCALED = 30.0  # the usual magnitude of an input that was never scaled
 LOOK_AT_ROW = Fix(
     kind="clean_data",
     title="look at that row where the data is prepared: repair it or leave it out, or scale the column if the value is right",
+)
+
+MARK_OR_ROW = Fix(
+    kind="clean_data",
+    title="look at that value where the data are prepared: if it stands for a missing one, leave its row out or fill the gap before anything is computed from it",
 )
 
 
@@ -30,31 +36,42 @@ def with_root(finding: Finding, evidence: Evidence) -> Finding:
     subject, because, what = finding.headline.partition(" because ")
     if finding.mechanism != "overflow" or not because or not finding.causes:
         return finding
-    found = _root(finding.causes, evidence)
+    culprit = evidence.origin.inputs[finding.culprit] if finding.culprit is not None else None
+    found = _root(finding.causes, evidence, culprit)
     if found is None:
         return finding
     root, fix = found
-    others = tuple(f for f in finding.fixes if f.kind != fix.kind)
-    return replace(finding, headline=f"{subject} because {root} ({what})", fixes=(fix, *others))
+    told = {new.kind for new in fix} | ({"scale_down"} if len(fix) > 1 else set())
+    others = tuple(f for f in finding.fixes if f.kind not in told)
+    return replace(finding, headline=f"{subject} because {root} ({what})", fixes=(*fix, *others))
 
 
-def _root(causes: Sequence[Cause], evidence: Evidence) -> tuple[str, Fix] | None:
+def _root(
+    causes: Sequence[Cause], evidence: Evidence, culprit: Operand | None
+) -> tuple[str, tuple[Fix, ...]] | None:
     rates = [r.lr for r in evidence.around.history if r.lr]
     code, odd = causes[0].code, evidence.around.oddity
     unstable = evidence.around.unstable
     if code == "setting" and unstable is not None:
         name, value = unstable.name, number(unstable.value)
         fix = Fix(kind="setting", title=f"lower `{name}`, which is {value}: {unstable.why}")
-        return f"training diverged: {name} {value} is too high", fix
+        return f"training diverged: {name} {value} is too high", (fix,)
     if code == "high_learning_rate" and rates:
         rate = number(rates[-1])
         fix = Fix(kind="lower_lr", title=f"lower the learning rate, which is {rate}")
-        return f"training diverged: learning rate {rate} is too high", fix
+        root = f"training diverged: learning rate {rate} is too high"
+        size = evidence.around.input_size
+        if size is None or size <= UNSCALED:
+            return root, (fix,)
+        title = f"scale the inputs first, which are about {number(size)} in size: each column less its mean, over its spread"
+        return f"{root} for inputs that are not scaled", (Fix(kind="standardise", title=title), fix)
     if code == "bad_init":
-        return "the initial weights are too large", SMALLER_WEIGHTS
+        return "the initial weights are too large", (SMALLER_WEIGHTS,)
     if code == "bad_data" and odd is not None:
         if odd.what == "outlier":
             what = "the data hold" if odd.earlier else "the batch holds"
-            return f"{what} an outlier, {number(odd.value)}", LOOK_AT_ROW
-        return f"column {odd.column} of the data is not scaled", SCALE_COLUMN
+            return f"{what} an outlier, {number(odd.value)}", (LOOK_AT_ROW,)
+        return f"column {odd.column} of the data is not scaled", (SCALE_COLUMN,)
+    if code == "bad_data" and culprit is not None and culprit.value is not None:
+        return f"the data hold {number(culprit.value)}", (MARK_OR_ROW,)
     return None

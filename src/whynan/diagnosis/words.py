@@ -42,9 +42,23 @@ def origin_label(op: OpRecord) -> str:
     """What stands under the carets."""
     index = op.outputs[0].first or op.outputs[0].index if op.outputs else None
     if op.out is None or not op.out.nonfinite:  # of the rest nothing is known: it was overwritten
-        return f"origin: {number(op.value)}{at(index)}"
-    what = bad_values(op.out)
-    return f"origin: {what}, first{at(index)}" if index else f"origin: {what}"
+        return f"{number(op.value)}{at(index)}"
+    bad = are_bad(op.out)
+    if not index or op.out.nonfinite == op.out.count:
+        return bad
+    return f"{bad},{at(index)}" if op.out.nonfinite == 1 else f"{bad}, the first{at(index)}"
+
+
+def are_bad(stats: TensorStats) -> str:
+    """`36 of 1,024 values are inf`, `all 6 values are NaN`, `NaN`."""
+    kinds = {"NaN": stats.nan, "inf": stats.posinf, "-inf": stats.neginf}
+    found = [(n, word) for word, n in kinds.items() if n]
+    if len(found) != 1:
+        return bad_values(stats)
+    ((n, word),) = found
+    if n == stats.count:
+        return word if n == 1 else f"all {n:,} values are {word}"
+    return f"{n:,} of {stats.count:,} values {'is' if n == 1 else 'are'} {word}"
 
 
 def subject(evidence: Evidence) -> str:

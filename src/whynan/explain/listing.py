@@ -124,7 +124,7 @@ def _notes(stages: Iterable[Stage]) -> Iterator[tuple[str, str]]:
 
 def _words(stage: Stage) -> str:
     if stage.role == "origin":
-        return f"origin: {stage.note}" if stage.note else "origin"
+        return stage.note or "origin"
     if stage.role == "sink":
         return f"{stage.note}: {stage.shown}" if stage.shown else stage.note
     return f"{stage.op} {stage.shown}".strip()

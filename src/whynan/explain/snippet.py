@@ -35,7 +35,8 @@ def snippet(
     if abs(other.line - site.line) > 1:
         between = range(min(other.line, site.line) + 1, max(other.line, site.line))
         if len(between) <= MAX_GAP:
-            gap = [Row(n, source_line(site.file, n, quotes), "source") for n in between]
+            lines = [(n, source_line(site.file, n, quotes)) for n in between]
+            gap = [Row(n, text, "source") for n, text in lines if text.strip()]
         else:
             gap = [Row(None, "...", "gap")]
     return [*noted, *gap, *rows] if other.line < site.line else [*rows, *gap, *noted]

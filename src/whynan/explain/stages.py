@@ -39,7 +39,7 @@ def stages_of(anomaly: Anomaly) -> list[Stage]:
     evidence, finding = anomaly.evidence, anomaly.finding
     found = _reasons(anomaly)
     if evidence.origin_kind != "unseen":
-        found.append(_stage(anomaly.origin, "origin", finding.label.removeprefix("origin: ")))
+        found.append(_stage(anomaly.origin, "origin", finding.label))
     path = [_stage(op, "path", backward_word(op)) for op in evidence.path[:MOST]]
     found += _fold(path, head=3, tail=1)
     found.append(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from whynan.diagnosis.naming import call_of
@@ -54,15 +54,18 @@ def shown(operator: str) -> str:
     return SHOWN.get(known, known)
 
 
-def no_harm(steps: int) -> str:
-    """Of a healthy run; a cell or a forward pass has no optimizer steps to count.
+def no_harm(steps: int, share: float | None = None) -> str:
+    """Of a healthy run; a cell or a forward pass has no optimizer steps to count. `share` is the part
+    of its time that watching took.
 
-    >>> no_harm(0), no_harm(1), no_harm(20_000)
-    ('no harm found', 'no harm found in 1 step', 'no harm found in 20,000 steps')
+    >>> no_harm(0), no_harm(1), no_harm(20_000, 0.0041)
+    ('no harm found', 'no harm found in 1 step', 'no harm found in 20,000 steps; watching took about 0.4 % of the time')
     """
-    if not steps:
-        return "no harm found"
-    return f"no harm found in {steps:,} step{'' if steps == 1 else 's'}"
+    told = f" in {steps:,} step{'' if steps == 1 else 's'}" if steps else ""
+    if share is not None:
+        some = f"about {100 * share:.1f}" if share >= 0.0005 else "less than 0.1"
+        told += f"; watching took {some} % of the time"
+    return f"no harm found{told}"
 
 
 def in_short(found: Iterable[Evidence], error: Exception) -> str:
@@ -100,7 +103,7 @@ def tell(anomaly: Anomaly, command: str = "") -> Story:
             snippet(site, finding.label, _note(anomaly), anomaly.evidence.quotes) if site else ()
         ),
         facts=tuple(_facts(anomaly)),
-        chain=tuple(_row(link, site) for link in anomaly.chain) if site else (),
+        chain=_rows(anomaly.chain) if site else (),
         fixes=finding.fixes,
         proof=_proof(finding.fixes[0], command, site) if finding.fixes else "",
         next=_next(finding.code, command),
@@ -144,8 +147,9 @@ def _note(anomaly: Anomaly) -> tuple[Site, str] | None:
         backward = link.note.endswith("backward")
         if link.role == "reason" and link.site and link.value is not None and not backward:
             name = shown(link.op)
-            verb = "as" if name in ("comes in", "loaded") else "gave"
-            return link.site, f"{name} {verb} {number(link.value)}"
+            if name == "comes in":
+                return link.site, f"is {number(link.value)}"
+            return link.site, f"{name} {'as' if name == 'loaded' else 'gave'} {number(link.value)}"
     return None
 
 
@@ -159,9 +163,7 @@ def _facts(anomaly: Anomaly) -> list[Fact]:
         where.append(f"module {origin.module}")
     came_in = evidence.origin_kind == "entry"
     if evidence.origin_kind != "unseen":
-        where.append("as it came in" if came_in else f"{call_of(origin)} ({origin.op})")
-    if origin.node and origin.derived:
-        where.append(f"in {origin.node.split('::')[-1]}")
+        where.append("as it came in" if came_in else f"`{call_of(origin)}`")
     facts = [Fact(label=f"cause: {cause(c.code)}", text=c.evidence) for c in finding.causes]
     facts.append(Fact(label="where", text="; ".join(where)))
     if origin.site and origin.site.caller:
@@ -205,11 +207,17 @@ def told_sample(sample: Sample) -> str:
     return f"{sample.bad} of the {sample.size} samples in the batch, the first of them sample {sample.index}{known}"
 
 
-def _row(link: Link, origin: Site | None) -> tuple[str, str, str, str]:
+def _rows(chain: Sequence[Link]) -> tuple[tuple[str, str, str, str], ...]:
+    """Every place with its file, where they are in several."""
+    several = len({link.site.file for link in chain if link.site is not None}) > 1
+    return tuple(_row(link, several=several) for link in chain)
+
+
+def _row(link: Link, *, several: bool) -> tuple[str, str, str, str]:
     place = ""
     if link.site is not None:
-        same = origin is not None and link.site.file == origin.file
-        place = f"line {link.site.line}" if same else _place(link.site).rsplit(":", 1)[0]
+        file = f"{short_path(link.site.file)}:" if several else "line "
+        place = f"{file}{link.site.line}"
     value = "" if link.value is None else number(link.value)
     op = shown(link.op)
     marks = {"origin": "origin", "sink": link.note}

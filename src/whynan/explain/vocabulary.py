@@ -22,7 +22,7 @@ CAUSES = {
     "high_learning_rate": "learning rate too high",
     "loss_scale": "loss scale",
     "low_precision": "low precision",
-    "missing_eps": "no eps",
+    "missing_eps": "no lower bound",
     "poisoned_state": "bad earlier",
     "saturation": "saturation",
     "setting": "a setting",

@@ -11,8 +11,8 @@ from typing import Any, Literal
 def number(value: float | complex | None) -> str:
     """A number as a reader wants it: short, and non-finite values by name.
 
-    >>> number(float("-inf")), number(0.0), number(1234567.0), number(-118.4321)
-    ('-inf', '0', '1.235e+06', '-118.4')
+    >>> number(float("-inf")), number(0.0), number(1234567.0), number(-118.4321), number(1.0000001)
+    ('-inf', '0', '1.235e+06', '-118.4', '1.0000001')
     """
     if value is None:
         return "?"
@@ -22,7 +22,8 @@ def number(value: float | complex | None) -> str:
         return "NaN"
     if math.isinf(value):
         return "inf" if value > 0 else "-inf"
-    return f"{value:.4g}"
+    text = f"{value:.4g}"
+    return f"{value:.8g}" if text in ("1", "-1") else text  # of these two the last digits matter
 
 
 def kind_of(value: float | complex) -> Literal["nan", "inf", "-inf"]:

@@ -1,5 +1,7 @@
-"""What is not finite and the right answer: decibels of a noise of exactly 0, the log of a density of 0,
-the recall of a class that does not occur."""
+"""What is not finite and yet the right answer.
+
+Decibels of a noise of exactly 0, the log of a density of 0, the recall of a class that does not occur.
+"""
 
 from __future__ import annotations
 

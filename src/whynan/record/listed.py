@@ -11,14 +11,14 @@ from typing import Any
 
 import torch
 
-from whynan.model import Evidence, Sample
+from whynan.model import Evidence, OpRecord, Sample
 from whynan.record.item_names import text_of
 from whynan.record.records import Record, record_refs
 from whynan.record.tracer import Tracer
 from whynan.seam.private import has_storage, storage_id
 from whynan.seam.sites import program_frames
 from whynan.seam.tensors import tensors_in
-from whynan.source.trees import function_of
+from whynan.source.trees import expression_of, function_of
 
 MAX_RECORDS = 5_000
 MAX_ITEMS = 20_000
@@ -32,9 +32,37 @@ def from_a_list(evidence: Evidence, tracer: Tracer, sample: Sample | None) -> Sa
     if sample is not None:
         return _in_slice(sample, frames) or sample
     record = tracer.records.get(evidence.origin.index)
-    return (
-        None if record is None or record.in_optimizer else _holding(_behind(record, tracer), frames)
-    )
+    if record is None or record.in_optimizer:
+        return None
+    return _holding(_behind(record, tracer), frames) or _named_in(evidence.origin, frames)
+
+
+def _named_in(origin: OpRecord, frames: list[FrameType]) -> Sample | None:
+    """`torch.tensor(home["price"]).log()`, where `home` is an item of a list."""
+    made = [m for o in origin.inputs for m in o.upstream]
+    sites = [op.site for op in (origin, *made) if op.site is not None]
+    for frame in frames:
+        place = frame.f_code.co_filename, frame.f_code.co_qualname
+        here = [s for s in sites if (s.file, s.function) == place]
+        trees = [tree for s in here if (tree := expression_of(s.expression)) is not None]
+        names = {n.id for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Name)}
+        for name in names & frame.f_locals.keys():
+            found = _place_of(frame.f_locals[name], frame)
+            if found is not None:
+                return found
+    return None
+
+
+def _place_of(value: Any, frame: FrameType) -> Sample | None:
+    if value is None or isinstance(value, int | float | str | bytes | torch.nn.Module):
+        return None
+    for name, items in {**frame.f_globals, **frame.f_locals}.items():
+        if type(items) is list and 2 < len(items) <= MAX_ITEMS:
+            hits = [i for i, item in enumerate(items) if item is value]
+            if len(hits) == 1:
+                called = text_of(value)
+                return Sample(index=0, size=1, dataset_index=hits[0], called=called, table=f"`{name}`")  # fmt: skip
+    return None
 
 
 def _behind(record: Record, tracer: Tracer) -> set[int]:

@@ -125,6 +125,7 @@ class Recorder:
         self._is_asleep = False
         self.tracer.on_device = self.quiet.on_device = torch.accelerator.is_available()
         self.tracer.active = True
+        self.quiet.clock.records(True)
 
     def resume(self, step: int, *, uses_optimizer: bool) -> None:
         """Record again. What was known of storages may have changed meanwhile: forget it, but
@@ -165,6 +166,7 @@ class Recorder:
 
     def _take_off(self) -> None:
         self.tracer.active = False
+        self.quiet.clock.records(False)
         self._is_asleep = True
         self.leave()
         self._patches.restore()
@@ -276,10 +278,8 @@ class Recorder:
         """What a report has to say about the recording itself."""
         tracer, notes = self.tracer, list(self.notes)
         if tracer.failures and not tracer.broken:
-            notes.append(
-                f"{tracer.failures} operations could not be recorded; "
-                f"the last one: {tracer.last_failure}"
-            )
+            what = f"{tracer.failures} operations could not be recorded"
+            notes.append(f"{what}; the last one: {tracer.last_failure}")
         notes += self.quiet.left_alone()
         if tracer.broken:
             notes.append(f"whynan stepped aside after an error of its own: {tracer.broken}")

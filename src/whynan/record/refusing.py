@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch.distributions import Distribution
 
 from whynan.model import Evidence, Operand, OpRecord, Scalar, Site
 from whynan.record.exceptions import chain_of, frames_of, tracebacks
@@ -24,7 +23,7 @@ from whynan.source.positions import node_at
 from whynan.source.trees import last_word, tree_of
 
 REFUSED = "refused"  # the name of such an origin
-CHECKS = (Distribution.__init__.__code__, Distribution._validate_sample.__code__)
+CHECKS = "torch.distributions.distribution"  # the module whose functions refuse
 MAX_SHOWN = 60
 
 
@@ -59,7 +58,7 @@ def refused_by(error: BaseException) -> Refused | None:
     for raised in chain_of(error):
         for trace in tracebacks(raised.__traceback__)[:1]:
             frame = trace.tb_frame
-            if frame.f_code in CHECKS:
+            if frame.f_globals.get("__name__") == CHECKS:
                 return _of(frame.f_locals, frames_of(raised))
     return None
 

@@ -109,7 +109,7 @@ class Case:
 
     def is_own(self, file: str) -> bool:
         path = os.path.realpath(file)
-        return (
+        return path in self.originals.cells or (
             path.startswith(os.path.realpath(self.root or os.getcwd()) + os.sep)
             and "site-packages" not in path
             and os.path.isfile(path)
@@ -122,10 +122,13 @@ class Case:
             text = self.originals.text(file)
         if text is None:
             return None
-        try:
-            return Source(file, text)
-        except (cst.ParserSyntaxError, *UNREADABLE):
-            return None
+        known = self.originals.parsed
+        if (file, text) not in known:
+            try:
+                known[file, text] = Source(file, text) if self.originals.may_parse(text) else None
+            except (cst.ParserSyntaxError, *UNREADABLE):
+                known[file, text] = None
+        return known[file, text]
 
     def files(self) -> Iterator[Source]:
         """The user's files that the story touches, the origin's first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 import sys
 from dataclasses import replace
@@ -15,13 +16,24 @@ from whynan.repair.originals import Originals
 from whynan.repair.patches import unified
 from whynan.repair.rewrites import answers_cause, propose
 from whynan.repair.sentences import said
+from whynan.source.cells import cell_name
 from whynan.source.quotes import short_path, sites_in
 
 MOST = 8  # harms of a run that are looked at
+MOST_TEXT = 250_000  # characters of source, which take about a second: the report is waited for
 # They make a number bearable that should not be there: tried, but not recommended.
-HIDING = ("clamp_exponent", "finite_scores", "drop_samples", "np_maximum")
-# What a rule says where the cause is known: another place than the line that failed.
-ELSEWHERE = frozenset({"clean_data", "clean_column", "setting", "earlier_checkpoint", "skip_batch"})
+HIDING = frozenset({"clamp_exponent", "finite_scores", "drop_samples"})
+# Words of a rule that name another place than the line that failed: a clamp there would hide it.
+ELSEWHERE = frozenset(
+    {"clean_data", "clean_column", "scale_data", "initialise", "setting", "earlier_checkpoint",
+     "skip_batch"}
+)  # fmt: skip
+# Words of a rule for another form of the formula, better than a bound or a wider type for this one.
+FORMS = frozenset(
+    {"log_softmax", "logsigmoid", "logits_form", "logsumexp", "log_space", "slogdet",
+     "stable_form", "positive_form", "double_where", "end_above_0"}
+)  # fmt: skip
+BOUNDS = ("clamp_argument", "clamp_denominator", "logit_eps", "cast_")
 
 
 class FirstChanges:
@@ -52,33 +64,38 @@ class FirstChanges:
 
 def first_change(evidence: Evidence, root: str) -> Fix | None:
     """None where the rule's own words are better."""
-    case = Case(explain_evidence(evidence), {}, root, Originals())
+    originals = Originals(most=MOST_TEXT)
+    for site in sites_in(evidence):
+        if cell_name(site.file) and (lines := linecache.getlines(site.file)):
+            originals.know(site.file, "".join(lines))
+    case = Case(explain_evidence(evidence), {}, root, originals)
     if not _is_as_it_ran(case):
         return None
-    candidates = propose(case)
-    first = candidates[0] if candidates else None
-    if first is not None and first.tier is Tier.EXACT:
-        return _told(case, first)
-    if any(fix.kind in ELSEWHERE for fix in case.anomaly.finding.fixes[:1]):
+    words = next(iter(case.anomaly.finding.fixes), None)
+    first = next(iter(propose(case)), None)
+    if first is not None and _is_better(first, words, case.anomaly):
+        return _told(case, first, words)
+    if words is not None and words.kind in ELSEWHERE:
         return None
-    if text := said(case):
-        return Fix(kind=ADVICE, title=text, evidence="")
-    return (
-        _told(case, first) if first is not None and _is_recommended(first, case.anomaly) else None
-    )
+    text = said(case)
+    return Fix(kind=ADVICE, title=text, evidence="") if text is not None else None
 
 
-def _is_recommended(candidate: Candidate, anomaly: Anomaly) -> bool:
-    if not candidate.texts or {*candidate.kind.split("+")} & {*HIDING}:
+def _is_better(candidate: Candidate, words: Fix | None, anomaly: Anomaly) -> bool:
+    """Than what the rule says."""
+    said, kind = words.kind if words is not None else "", candidate.kind
+    if not candidate.texts or kind in HIDING or (said in FORMS and kind.startswith(BOUNDS)):
         return False
-    return candidate.tier is Tier.GUARD or answers_cause(candidate, anomaly)
+    if candidate.tier is Tier.TRAINING:
+        return answers_cause(candidate, anomaly) and kind in (said, "standardise", "kaiming_init")
+    return candidate.tier is Tier.EXACT or said not in ELSEWHERE
 
 
-def _told(case: Case, candidate: Candidate) -> Fix | None:
-    if not candidate.texts:
-        return None
-    patch = unified(case.originals, candidate.texts)
-    return Fix(kind=candidate.kind, title=candidate.title, patch=patch)
+def _told(case: Case, candidate: Candidate, words: Fix | None) -> Fix:
+    title, patch = candidate.title, unified(case.originals, candidate.texts)
+    if candidate.kind == "lower_lr" and words is not None:
+        title = f"{words.title}; a tenth of it is a beginning"
+    return Fix(kind=candidate.kind, title=title, patch=patch)
 
 
 def _is_as_it_ran(case: Case) -> bool:

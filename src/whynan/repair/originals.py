@@ -8,6 +8,10 @@ import time
 import tokenize
 from collections.abc import Iterator
 from itertools import islice
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from whynan.repair.source import Source
 
 MAX_FILES = 300  # a larger tree is not read
 MAX_FOLDERS = 2000
@@ -17,7 +21,10 @@ ASIDE = frozenset({"site-packages", "__pycache__", "node_modules", "venv", "env"
 class Originals:
     """Read before the first run: an edit made while changes are tried is noticed, and kept."""
 
-    def __init__(self, root: str = "", script: str = "") -> None:
+    def __init__(self, root: str = "", script: str = "", most: int | None = None) -> None:
+        self.parsed: dict[tuple[str, str], Source | None] = {}  # by path and text
+        self.cells: set[str] = set()
+        self._left = most  # characters that may still be parsed: a report is waited for
         self._since_ns = time.time_ns()
         self._raw: dict[str, bytes | None] = {}
         for path in (script, *islice(python_files(root), MAX_FILES)) if root else ():
@@ -30,6 +37,17 @@ class Originals:
         if path not in self._raw:
             self._raw[path] = _read(path)
         return self._raw[path]
+
+    def know(self, path: str, text: str) -> None:
+        """A notebook's cell, which is in no file."""
+        path = os.path.realpath(path)
+        self._raw[path] = text.encode()
+        self.cells.add(path)
+
+    def may_parse(self, text: str) -> bool:
+        if self._left is not None:
+            self._left -= len(text)
+        return self._left is None or self._left >= 0
 
     def text(self, path: str) -> str | None:
         """As Python reads it, line endings kept; None if it cannot be read."""

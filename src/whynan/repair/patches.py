@@ -12,6 +12,7 @@ from pathlib import Path
 
 from whynan.errors import UsageError
 from whynan.repair.originals import Originals
+from whynan.source.cells import cell_name
 
 
 def unified(originals: Originals, texts: Mapping[str, str]) -> str:
@@ -29,7 +30,8 @@ def unified_bytes(originals: Originals, texts: Mapping[str, str]) -> bytes:
 
 
 def _difference(originals: Originals, path: str, text: str) -> bytes:
-    name = os.fsencode(os.path.relpath(path))
+    shown = cell_name(path) or cell_name(os.path.basename(path)) or os.path.relpath(path)
+    name = os.fsencode(shown)
     before, after = originals.raw(path) or b"", originals.encoded(path, text)
     parts = []
     for line in difflib.diff_bytes(

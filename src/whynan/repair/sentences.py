@@ -14,9 +14,11 @@ from whynan.repair.case import Case
 from whynan.repair.rewrites.kernels import underflowed_kernel
 from whynan.repair.rewrites.masks import MASKED, draws
 from whynan.repair.rewrites.matrices import is_indefinite
+from whynan.source.quotes import short_path
 
 PRODUCTS = that("multiplies")
 PARTS = that("picks") | that("splits") | {"slice"}
+FILLS = that("fills")
 SUMS_IN_LOG_SPACE = ("logsumexp", "logcumsumexp", "logaddexp")
 LONG = 3  # factors
 LARGEST = {"float16": 11.1, "float64": 709.8}  # exponents
@@ -36,7 +38,11 @@ def _nothing_to_draw(case: Case) -> str | None:
     if case.mechanism not in MASKED or source is None or node is None or not draws(source, node):
         return None
     operand = case.origin.inputs[0] if case.origin.inputs else None
-    row = f"in row {operand.index[0]} " if operand is not None and operand.index else ""
+    row = (
+        f"in row {operand.index[0]} "
+        if operand is not None and len(operand.index or ()) > 1 and operand.index
+        else ""
+    )
     return (
         f"{row}every choice is masked, so there is nothing to draw from: the state itself is the "
         "fault. Decide what it means (the episode ends, a pass) before it is sampled; a finite "
@@ -160,9 +166,31 @@ def _poisoned(case: Case) -> str | None:
     )
 
 
+def _rate_of_a_schedule(case: Case) -> str | None:
+    """lr = NaN: the lines that set it."""
+    given = [
+        n for n, v in case.anomaly.evidence.hyper.items() if isinstance(v, float) and v - v != 0
+    ]
+    if case.mechanism != "nonfinite_data" or case.origin.phase != "optimizer" or not given:
+        return None
+    name, found = given[0], []
+    for source in case.files():
+        for assign in source.every(cst.Assign):
+            target = assign.targets[0].target
+            key = source.code(target).removesuffix("]")
+            if isinstance(target, cst.Subscript) and key.endswith((f'"{name}"', f"'{name}'")):
+                at = f"{short_path(source.path)}:{source.line(assign)}"
+                found.append(f"{at} sets {name}, {source.quoted(assign, 'the assignment')}")
+    if len(found) != 1:
+        return None
+    return f"{found[0]}: look at how that number is computed, above all for the first and the last step, and keep it finite there"
+
+
 def _number_never_set(case: Case) -> str | None:
     """`nan` in a table of settings: to be chosen by somebody who knows."""
     given = [x for x in case.origin.scalars.values() if isinstance(x, float)]
+    if case.mechanism == "nan_literal" and case.origin.name in FILLS:
+        return None  # a mark that the program put there itself
     if case.mechanism not in ("nonfinite_data", "nan_literal") or not any(map(math.isnan, given)):
         return None
     setting = case.anomaly.evidence.around.setting
@@ -238,6 +266,7 @@ ATTEMPTS = (
     _shares_of_nothing,
     _poisoned,
     _dead_columns,
+    _rate_of_a_schedule,
     _number_never_set,
     _impossible,
     _exponential_of_a_sum,

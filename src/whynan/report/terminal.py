@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from whynan.voice import visible
 WIDTH = 80
 NARROWEST, WIDEST = 60, 140
 PATCH = 16  # lines of a change that was not tried
+PATCH_ROW = re.compile(r"( *\d+ [-+] )( *)(.*)")
 STYLES = {
     "observed": "cyan", "where": "dim", "inferred": "yellow", "unknown": "magenta", "path": "cyan",
 }  # fmt: skip
@@ -78,12 +80,28 @@ def _draw_change(story: Story, gutter: int, width: int) -> list[Text]:
     if not story.fixes:
         return []
     lines = _labelled("help: ", story.fixes[0].title, "bold green", width)
-    rows = patch_rows(story.fixes[0].patch or "", short_path(story.file) if story.file else None)
-    lines += [Text(text, style=style) for text, style in rows[:PATCH]]
-    if len(rows) > PATCH:
-        lines.append(Text(f"{' ' * gutter} ...", style="dim"))
+    lines += _draw_patch(story, width)
     if story.proof:
         lines += _labelled(f"{' ' * gutter} = ", story.proof, "dim", width)
+    return lines
+
+
+def _draw_patch(story: Story, width: int) -> list[Text]:
+    """As an edit of the source, moved to the left; what is too long goes on in the next line."""
+    rows = patch_rows(story.fixes[0].patch or "", short_path(story.file) if story.file else None)
+    code = [row for row in map(PATCH_ROW.match, (text for text, _ in rows)) if row is not None]
+    indent = min((len(row[2]) for row in code if row[3]), default=0)
+    lines = []
+    for text, style in rows[:PATCH]:
+        row = PATCH_ROW.match(text)
+        shown = text if row is None else row[1] + row[2][indent:] + row[3]
+        further = " " * (len(row[1]) + 4 if row is not None else 4)
+        wrapped = textwrap.wrap(
+            shown, width, subsequent_indent=further, break_on_hyphens=False, drop_whitespace=True
+        )
+        lines += [Text(part, style=style) for part in wrapped]
+    if len(rows) > PATCH:
+        lines.append(Text(f"   ... and {len(rows) - PATCH} lines more", style="dim"))
     return lines
 
 
@@ -125,7 +143,12 @@ def _labelled(label: str, text: str, style: str, width: int) -> list[Text]:
 def _draw_chain(story: Story, gutter: int, width: int) -> list[Text]:
     if not story.chain:
         return []
-    lines = [Text(f"{' ' * gutter} = path:", style="cyan")]
+    lines = [
+        Text(
+            f"{' ' * gutter} = path of one element, and what its values were made from:",
+            style="cyan",
+        )
+    ]
     widths = [max(len(row[i]) for row in story.chain) for i in range(3)]
     widths = [min(w, cap) for w, cap in zip(widths, (28, 22, 12), strict=True)]
     for place, op, value, note in story.chain:

@@ -240,10 +240,12 @@ class Run:
     def _say_that_all_was_well(self, steps: int) -> None:
         """To a person who looks on; in a file it would only be a line more."""
         findings, options = self.findings, self._options
-        watched = findings.watch is not None and self._starter is None
+        watch = findings.watch
         silent = options.is_quiet or options.aside is not None or findings.telling.is_silent
-        if watched and not silent and not findings.is_enough and voice.is_on_terminal():
-            voice.say(no_harm(steps))
+        if watch is None or self._starter is not None or silent or findings.is_enough:
+            return
+        if voice.is_on_terminal():
+            voice.say(no_harm(steps, watch.quiet.clock.share()))
 
     def _say_what_was_skipped(self) -> None:
         if self.findings.watch is None:

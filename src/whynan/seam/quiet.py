@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from time import perf_counter_ns
 from typing import Any
 
 from whynan.seam import default_device, profiling
@@ -25,6 +26,7 @@ from whynan.seam.private import (
 from whynan.seam.sites import Frames, capture, site_of
 from whynan.seam.versions import RecorderMode
 
+MOSTLY = 0.8  # of the time
 CAPTURED = "what was captured as a graph is not looked into, nor what its replays compute"
 
 
@@ -52,6 +54,31 @@ def is_transformed() -> bool:
     return transform() is not None or tracing_state() is not None
 
 
+class Clock:
+    """How long the program has waited for whynan at its events; not while it was recorded, where its
+    own work cannot be told from whynan's."""
+
+    def __init__(self) -> None:
+        self.began_ns = perf_counter_ns()
+        self.own_ns = 0
+        self._recorded_ns = 0
+        self.recorded_since_ns: int | None = None
+
+    def records(self, on: bool) -> None:
+        """The recorder is put on or off."""
+        now = perf_counter_ns()
+        if self.recorded_since_ns is not None:
+            self._recorded_ns += now - self.recorded_since_ns
+        self.recorded_since_ns = now if on else None
+
+    def share(self) -> float | None:
+        """Of the time in which nothing was recorded; None where that was too little to tell."""
+        self.records(False)
+        whole = perf_counter_ns() - self.began_ns
+        guarded = whole - self._recorded_ns
+        return self.own_ns / guarded if guarded > MOSTLY * whole else None
+
+
 class _PerThread(threading.local):
     def __init__(self) -> None:
         self.own = 0  # whynan's own work, or torch printing a tensor: not the program's
@@ -72,6 +99,7 @@ class Quiet:
         self.captured: Frames | None = None  # where a graph was captured first
         self.broken: str | None = None  # the error after which nothing was looked at any more
         self.local = _PerThread()
+        self.clock = Clock()
         self._failed = failed
 
     def __call__(self, work: Callable[..., Any], *args: Any) -> Any:
@@ -79,6 +107,7 @@ class Quiet:
             return None
         local = self.local
         local.own += 1
+        began_ns = perf_counter_ns() if local.own == 1 else 0
         others = dispatch_modes()
         mode = pause() if others else None
         if mode is not None:
@@ -101,6 +130,8 @@ class Quiet:
             local.own -= 1
             if local.later and not local.own:
                 self._catch_up()
+            if began_ns and self.clock.recorded_since_ns is None:
+                self.clock.own_ns += perf_counter_ns() - began_ns
 
     def left_alone(self) -> list[str]:
         """What nobody looked at because a graph was captured."""

@@ -79,7 +79,7 @@ def _label(op: OpRecord, climb: Climb) -> str:
     if not climb.operations:
         return ""
     here = ", in the backward pass" if op.derived else ""
-    return f"origin: compiled {number(climb.compiled)}, eager {number(climb.eager)}{here}"
+    return f"compiled {number(climb.compiled)}, eager {number(climb.eager)}{here}"
 
 
 def _where(op: OpRecord, climb: Climb) -> tuple[str, ...]:

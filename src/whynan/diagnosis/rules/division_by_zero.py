@@ -24,14 +24,16 @@ from __future__ import annotations
 from whynan.diagnosis.makers import divisor_is, larger_eps
 from whynan.diagnosis.naming import right_number, short_call
 from whynan.diagnosis.registry import rule
-from whynan.diagnosis.words import called, of_values, origin_label, plural, subject
+from whynan.diagnosis.words import at, called, of_values, origin_label, plural, subject
 from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, number
 from whynan.ops.table import row
 
 POWERS = frozenset(row("pow").spellings)
-ADD_EPS = Fix(kind="add_eps", title="add a small eps to the divisor, if it cannot be negative")
+ADD_EPS = Fix(
+    kind="add_eps", title="add a small eps, such as 1e-8, to the divisor, if it cannot be negative"
+)
 GENERIC = (
-    Fix(kind="clamp_denominator", title="keep the divisor away from 0, for a count with `.clamp(min=1)`, otherwise with `.clamp(min=eps)`"),
+    Fix(kind="clamp_denominator", title="keep the divisor away from 0, for a count with `.clamp(min=1)`, otherwise with `.clamp(min=1e-8)`"),
     ADD_EPS,
 )  # fmt: skip
 # By what the divisor is.
@@ -41,7 +43,7 @@ HELPS = {
         Fix(kind="guard_count", title="or leave the term out when nothing is counted"),
     ),
     "norm": (
-        Fix(kind="normalize", title="the divisor is a norm: bound it from below, `.clamp(min=1e-12)`, as `torch.nn.functional.normalize` does"),
+        Fix(kind="normalize", title="the divisor is a norm, 0 where all of its values are: keep it above 0, `.clamp(min=1e-12)`, as `torch.nn.functional.normalize` does"),
     ),
     "eps of 0": (
         Fix(kind="larger_eps", title="the eps that is added is 0: give it a value above 0, such as 1e-6"),
@@ -53,7 +55,7 @@ HELPS = {
         Fix(kind="add_eps", title="the divisor measures spread, which is 0 for equal values: add an eps such as 1e-6 to it"),
     ),
     "sum": (
-        Fix(kind="clamp_denominator", title="the divisor is a sum: keep it away from 0 with `.clamp(min=eps)`, if no term can be negative"),
+        Fix(kind="clamp_denominator", title="the divisor is a sum: keep it away from 0 with `.clamp(min=1e-8)`, if no term can be negative"),
         ADD_EPS,
     ),
     "difference": (
@@ -63,7 +65,7 @@ HELPS = {
         Fix(kind="log_space", title="the divisor is made of exponentials that rounded to 0: subtract the largest exponent first, as `softmax` does, or stay with logarithms, `torch.logsumexp` for sums and a difference for the quotient"),
     ),
     "range": (
-        Fix(kind="clamp_denominator", title="the divisor is the range of the values, 0 when all are equal: bound it from below, `.clamp(min=1e-6)`"),
+        Fix(kind="clamp_denominator", title="the divisor is the range of the values, 0 when all are equal: keep it above 0, `.clamp(min=1e-6)`"),
     ),
     "number less one": (
         Fix(kind="clamp_denominator", title="the divisor is a count minus one, which is 0 for a single item: `.clamp(min=1)`"),
@@ -91,11 +93,10 @@ def division_by_zero(op: OpRecord, evidence: Evidence) -> Finding | None:
     observed = []
     if divisor is not None and divisor.stats is not None and divisor.stats.count > 1:
         where = f" in {called(divisor, 'the divisor')}"
-        observed.append(f"{of_values(divisor.stats.zeros, divisor.stats.count, where)} exactly 0")
+        zeros = of_values(divisor.stats.zeros, divisor.stats.count, where)
+        observed.append(f"{zeros} exactly 0{_first(op, divisor)}")
     elif divisor is not None:
         observed.append(f"{called(divisor, 'the divisor')} is exactly 0")
-    many = divisor is not None and divisor.stats is not None and divisor.stats.zeros > 1
-    observed.append(f"{'the first one' if many else 'it'} divides {over}by 0")
     return Finding(
         headline=f"{subject(evidence)} because {_what(op, divisor, over)}",
         observed=tuple(observed),
@@ -133,6 +134,16 @@ def _fused_without_eps(op: OpRecord, evidence: Evidence) -> Finding | None:
     )
 
 
+def _first(op: OpRecord, divisor: Operand) -> str:
+    """Where the first of several zeros is, if the element that is shown is that one."""
+    shown, zeros = op.outputs[0], divisor.stats.zeros if divisor.stats is not None else 0
+    if not divisor.index or shown.first not in (None, shown.index):
+        return ""
+    if divisor.stats is not None and zeros == divisor.stats.count:
+        return ""
+    return f", the first{at(divisor.index)}" if zeros > 1 else at(divisor.index)
+
+
 def _exponent(op: OpRecord) -> float | None:
     exponent = op.operand("exponent")
     return exponent.value if exponent is not None else op.scalar("exponent")
@@ -145,7 +156,8 @@ def _what(op: OpRecord, divisor: Operand | None, over: str) -> str:
     by = f"`{name}`, which is 0" if name else "0"
     if op.name in POWERS:
         raised = f"`{name}`, which is 0," if name else "0"
-        return f"`{short_call(op)}` raised {raised} to a negative power"
+        power = _exponent(op)
+        return f"`{short_call(op)}` raised {raised} to {'a negative power' if power is None else f'the power {number(power)}'}"
     return f"`{short_call(op)}` divided {over}by {by}"
 
 
@@ -156,6 +168,13 @@ def _fixes(op: OpRecord, evidence: Evidence, divisor: Operand | None = None) -> 
         )  # fmt: skip
     if divisor is None:
         return _of_a_number(op)
+    if divisor.stats is not None and divisor.stats.count == 1 and divisor.upstream[-1:] == divisor.upstream[:1]:  # fmt: skip
+        made = next((m for m in divisor.upstream if m.name == "lift_fresh"), None)
+        if made is not None:
+            line = f", in line {made.site.line}" if made.site is not None else ""
+            return (
+                Fix(kind="end_above_0", title=f"{called(divisor, 'the divisor')} comes from a plain number{line}: let that end above 0, at a value that makes sense for it; a tiny bound here would blow the quotient up"),
+            )  # fmt: skip
     kind = divisor_is(divisor)
     return larger_eps(divisor) if kind == "eps" else HELPS.get(kind, GENERIC)
 
@@ -163,7 +182,7 @@ def _fixes(op: OpRecord, evidence: Evidence, divisor: Operand | None = None) -> 
 def _of_a_number(op: OpRecord) -> tuple[Fix, ...]:
     """The program computed it in Python: a schedule, a length, a setting."""
     name = right_number(op) or "the number"
-    shown = f"`max({name}, eps)`" if name.isidentifier() else "`max(number, eps)`"
+    shown = f"`max({name}, 1e-6)`" if name.isidentifier() else "`max(number, 1e-6)`"
     return (
         Fix(kind="bound_number", title=f"the divisor is a plain number: keep it above 0 where it is computed, {shown}, or at least 1 for a count"),
     )  # fmt: skip

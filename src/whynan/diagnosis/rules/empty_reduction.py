@@ -41,9 +41,16 @@ def empty_reduction(op: OpRecord, evidence: Evidence) -> Finding | None:
     if ignored and part.count:
         return _ignored(op, evidence)
     count = plural(part.count, "value")
+    why = (
+        " are needed, for it divides by n - 1"
+        if needed == 2
+        else " is needed"
+        if needed == 1
+        else " are needed"
+    )
     return Finding(
         headline=f"{subject(evidence)} because `{short_call(op)}` was taken over {count}",
-        observed=(f"{called(x)} holds {count} there; {needed} {'is' if needed == 1 else 'are'} needed",),
+        observed=(f"{called(x)} holds {count} there; {needed}{why}",),
         label=origin_label(op),
         culprit=op.inputs.index(x),
         fixes=_fixes(part.count, spread=spread, loads=evidence.around.loads),
@@ -53,11 +60,11 @@ def empty_reduction(op: OpRecord, evidence: Evidence) -> Finding | None:
 def _fixes(count: int, *, spread: bool, loads: bool) -> tuple[Fix, ...]:
     if spread and count == 1:
         how = (
-            ": `DataLoader(..., drop_last=True)`" if loads else ", or merge it with the one before"
+            ", or leave a last batch of one out: `DataLoader(..., drop_last=True)`" if loads else ""
         )
         return (
-            Fix(kind="drop_last", title=f"one value has no spread: leave the scaling out there; if it is a last batch of one, leave that out{how}"),
-            Fix(kind="correction_0", title="or use `correction=0` (`unbiased=False`), which is 0 for one value"),
+            Fix(kind="drop_last", title=f"one value has no spread: leave the scaling out there{how}"),
+            Fix(kind="population_std", title="or use `correction=0` (`unbiased=False`), which is 0 for one value"),
         )  # fmt: skip
     return (
         Fix(kind="guard_count", title="divide a sum by the count, clamped at 1; or skip the term when nothing is selected"),

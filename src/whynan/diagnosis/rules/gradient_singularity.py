@@ -59,13 +59,21 @@ def gradient_singularity(op: OpRecord, evidence: Evidence) -> Finding | None:
         why = why_no_gradient(upstream_grad)
         inferred.append(f"{why}: 0 times an infinite gradient is NaN" if why else "0 times an infinite gradient is NaN")  # fmt: skip
     return Finding(
-        headline=f"{subject(evidence)} because `{forward}` has no finite gradient{_where(known, point)}",
+        headline=f"{subject(evidence)} because {_no_slope(op, forward, point)}",
         observed=tuple(observed),
         inferred=tuple(inferred),
-        label=f"{origin_label(op)}, in its gradient",
+        label=f"in its gradient {origin_label(op)}",
         culprit=op.inputs.index(point) if point is not None else None,
         fixes=_fixes(known, point),
     )
+
+
+def _no_slope(op: OpRecord, forward: str, point: Operand | None) -> str:
+    """`x ** 0.5` has an infinite slope at 0, `x ** 2` has not: the exponent is what matters."""
+    exponent = op.scalar("exponent") if op.name == "pow" else None
+    if exponent is not None and point is not None and point.value == 0:
+        return f"`x ** {number(exponent + 1)}` has an infinite slope at x = 0"
+    return f"`{forward}` has no finite gradient{_where(row(forward), point)}"
 
 
 def _overflowed(op: OpRecord) -> bool:
@@ -125,7 +133,7 @@ def _fixes(forward: Op, point: Operand | None) -> tuple[Fix, ...]:
         return (Fix(kind="without_vectors", title="equal singular values or eigenvalues have no vectors of their own: use a form that asks for none"),)  # fmt: skip
     if forward.name == "pow":
         return (
-            Fix(kind="clamp_argument", title="clamp the base at a small positive value"),
+            Fix(kind="clamp_argument", title="keep the base above 0, `.clamp(min=1e-6)`"),
             select,
         )
     if forward.name == "sqrt":
@@ -136,6 +144,9 @@ def _fixes(forward: Op, point: Operand | None) -> tuple[Fix, ...]:
         return (
             *_exact_forms(forward, point),
             select,
-            Fix(kind="clamp_argument", title="clamp the operand at a small positive value"),
+            Fix(
+                kind="clamp_argument",
+                title="keep the operand above 0, `.clamp(min=1e-12)` in float32",
+            ),
         )
     return (select,)

@@ -42,15 +42,16 @@ def inf_minus_inf(op: OpRecord, evidence: Evidence) -> Finding | None:
     if op.derived or not (infinite or scalars):
         return None
     values = ", ".join(f"{spoken(op, o)} = {number(o.value)}" for o in infinite)
+    values = f"it was given {values}" if any(o.name or o.source for o in infinite) else ""
     masked = _nothing_left(infinite)
     what = (
-        "was given a row of nothing but -inf: all of it is masked"
+        "was given a row of nothing but -inf: every entry is masked"
         if masked
         else "subtracted an infinity from an infinity"
     )
     return Finding(
         headline=f"{subject(evidence)} because `{short_call(op)}` {what}",
-        observed=tuple(v for v in (values and f"it was given {values}",) if v),
+        observed=(values,) if values else (),
         inferred=("the program wrote these infinities on purpose; here they turn into NaN",),
         label=origin_label(op),
         culprit=op.inputs.index(infinite[0]) if infinite else None,

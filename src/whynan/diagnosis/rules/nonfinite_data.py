@@ -28,9 +28,10 @@ from dataclasses import replace
 from whynan.diagnosis.circumstances import loaded_state
 from whynan.diagnosis.naming import short_call
 from whynan.diagnosis.registry import rule
-from whynan.diagnosis.words import at, bad_values, origin_label, subject
+from whynan.diagnosis.words import are_bad, at, bad_values, origin_label, subject
 from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, Scalar, number
 
+MAX_SHOWN = 40
 CLEAN_DATA = Fix(
     kind="clean_data",
     title="drop these rows where the data is prepared, or fill the gaps, before training",
@@ -81,7 +82,7 @@ def nonfinite_data(op: OpRecord, evidence: Evidence) -> Finding | None:
     return Finding(
         headline=f"{subject(evidence)} because {what}",
         observed=tuple(observed),
-        label=f"origin: {bad_values(stats)} came in here",
+        label=f"{are_bad(stats) if stats is not None and stats.nonfinite else bad_values(stats)} on arrival",
         culprit=0 if value is not None else None,
         unknown=("what made it: the batch came from a worker process of the DataLoader, and those are not seen",) if hidden else (),
         fixes=(_earlier(value),) if loaded or held or (value and value.kept_as) else (ONE_PROCESS, *clean) if hidden else clean,
@@ -105,18 +106,24 @@ def _number(op: OpRecord, evidence: Evidence) -> Finding:
     """Torch got it as a plain number: a weight, a learning rate."""
     given = _nonfinite(op.scalars)
     what = f"was given the number {number(next(iter(given.values()), op.value))}"
-    where = "where that number is computed"
+    where, given_as = "where that number is computed", "it"
     hyper = _nonfinite(evidence.hyper) if op.phase == "optimizer" else {}
     for name, value in list(hyper.items())[:1]:
-        what = f"had {name} = {number(value)}"
-        where = f"what sets {name}, such as a schedule"
+        what = f"ran with {name} = {number(value)}"
+        where, given_as = f"what sets {name}, such as a schedule", name
     return Finding(
-        headline=f"{subject(evidence)} because `{short_call(op)}` {what}",
-        observed=("it came in as a plain number of Python or NumPy, not as a tensor",),
+        headline=f"{subject(evidence)} because `{_call(op)}` {what}",
+        observed=(f"{given_as} is a plain number of Python or NumPy, not a tensor",),
         unknown=("how it was computed: only tensors are recorded",),
         label=origin_label(op),
         fixes=(Fix(kind="look_upstream", title=f"look at {where}, and keep it finite there"),),
     )
+
+
+def _call(op: OpRecord) -> str:
+    """`opt.step()`, as typed where that is short."""
+    typed = op.site.expression if op.site is not None else ""
+    return typed if op.phase == "optimizer" and 0 < len(typed) <= MAX_SHOWN else short_call(op)
 
 
 def _nonfinite(numbers: Mapping[str, Scalar]) -> dict[str, float]:

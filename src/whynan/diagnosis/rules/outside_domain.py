@@ -67,7 +67,7 @@ def _help(name: str, domain: Domain) -> str:
     if len(domain.ends) == 2:
         return f"clamp the argument to {domain}, staying about 1e-6 away from its ends in float32"
     if domain.low == 0:
-        return "keep the argument above 0: `.clamp(min=eps)`, or `softplus` of what a model gives"
+        return "keep the argument above 0: `.clamp(min=1e-6)`, or `softplus` of what a model gives"
     return (
         "keep the argument above 1, by about 1e-6 in float32: at 1 itself the gradient is infinite"
     )
@@ -99,7 +99,7 @@ def _refused(op: OpRecord, evidence: Evidence) -> Finding:
     return Finding(
         headline=f"{subject(evidence)} because `{op.scalars.get('by')}` was given {what} = {number(x.value)}, which must be {needs}",
         observed=tuple(facts),
-        label="origin: refused here",
+        label="refused here",
         culprit=0,
         fixes=(Fix(kind="bound_parameter", title=title),),
     )  # fmt: skip
@@ -110,7 +110,7 @@ def _negative_probability(op: OpRecord, evidence: Evidence) -> Finding:
     return Finding(
         headline=f"{subject(evidence)} because `multinomial` was given probabilities it cannot sample from",
         observed=(f"{called(x)}: {x.stats}", f"{x.stats.negatives if x.stats else 0} of them negative"),
-        label="origin: refused here",
+        label="refused here",
         culprit=0,
         fixes=(Fix(kind="clamp_argument", title="sample from a softmax of logits, or clamp the weights at 0"),),
     )  # fmt: skip

@@ -30,6 +30,7 @@ from whynan.model import Evidence, Finding, Fix, Operand, OpRecord, dotted, numb
 from whynan.ops.table import forward_of, reading, row, that
 
 COMPRESSING, GROWING, CASTS = that("compresses"), that("grows"), that("casts")
+EXPONENTIALS = ("exp", "expm1")
 LONG_PRODUCTS = that("multiplies") & (reading("prefix") | reading("reduction"))
 
 
@@ -112,9 +113,9 @@ def _observed(op: OpRecord, dtype: str, culprit: Operand | None) -> tuple[str, .
     limit = dtype_max(dtype)
     if op.exact is not None and math.isfinite(op.exact) and limit is not None:
         where = (
-            f"the largest {dtype} is {limit:.6g}"
+            f"the largest {dtype} is {limit:.5g}"
             if abs(op.exact) > limit
-            else f"a sum or product on the way exceeded {limit:.6g}, the largest {dtype}"
+            else f"a sum or product on the way exceeded {limit:.5g}, the largest {dtype}"
         )
         facts.append(f"in float64 the result is {number(op.exact)}; {where}")
     values = [
@@ -122,8 +123,12 @@ def _observed(op: OpRecord, dtype: str, culprit: Operand | None) -> tuple[str, .
         for o in op.inputs
         if o.value is not None and o.index is not None and o.slice_stats is None
     ]
+    limit = limit if op.name in EXPONENTIALS and not op.derived else None
     if values:
-        facts.append(f"it was given {', '.join(values[:3])}")
+        ends = (
+            f", and overflows above {math.log(limit):.1f} in {dtype}" if limit is not None else ""
+        )
+        facts.append(f"it was given {', '.join(values[:3])}{ends}")
     if culprit is not None and culprit.slice_stats is not None:
         part = culprit.slice_stats
         what = "a gradient" if _clips(op) and not culprit.name else spoken(op, culprit)
@@ -154,7 +159,7 @@ def _fixes(op: OpRecord, dtype: str) -> tuple[Fix, ...]:
         )  # fmt: skip
     fixes = []
     if op.name in GROWING:
-        fixes.append(Fix(kind="clamp_exponent", title="use a form that subtracts the maximum first (`log_softmax`, `logsumexp`, `softplus`), or bound the exponent where it is made"))  # fmt: skip
+        fixes.append(Fix(kind="clamp_exponent", title="use a form that subtracts the maximum first (`log_softmax`, `logsumexp`, `softplus`), or keep the exponent small where it is made"))  # fmt: skip
     if op.name in LONG_PRODUCTS:
         fixes.append(Fix(kind="log_space", title="add logarithms instead of multiplying: `torch.log(x)` summed by `sum` or `cumsum`, and go on with the logarithm of the product"))  # fmt: skip
     if dtype == "float16" and op.name in CASTS and not op.derived:
@@ -175,7 +180,7 @@ def _larger(op: OpRecord, dtype: str) -> tuple[Fix, ...]:
         fixes.append(Fix(kind="log_space", title="compute the logarithm without the small number: add logarithms instead of multiplying, with `logsumexp` for sums, `log_prob` or `log_softmax`"))  # fmt: skip
         fixes.append(Fix(kind="clamp_argument", title="or keep its argument away from 0: `.clamp(min=1e-12)` in float32"))  # fmt: skip
     else:
-        fixes.append(Fix(kind="clamp_denominator", title="keep the divisor from becoming that small: `.clamp(min=eps)`, or add an eps to it"))  # fmt: skip
+        fixes.append(Fix(kind="clamp_denominator", title="keep the divisor from becoming that small: `.clamp(min=1e-6)`, or as much as makes sense for it"))  # fmt: skip
     if dtype == "float16":
         fixes.append(Fix(kind="wider_dtype", title="compute this part in float32 or bfloat16"))
     return tuple(fixes)

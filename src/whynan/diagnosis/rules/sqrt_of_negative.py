@@ -59,22 +59,21 @@ def sqrt_of_negative(op: OpRecord, evidence: Evidence) -> Finding | None:
     x = op.operand("self", row(op.name).of)
     if op.derived or x is None or x.value is None or x.value >= 0:
         return None
-    observed = [f"the first one is {number(x.value)}"]
-    if x.stats is not None and x.stats.count > 1:
-        observed.insert(0, some_of(x, x.stats.negatives, "negative"))
+    several = x.stats is not None and x.stats.count > 1
+    observed = [some_of(x, x.stats.negatives, "negative")] if several and x.stats else []
     difference = x.upstream[0] if x.upstream and x.upstream[0].name in ("sub", "add") else None
     inferred = late = dropped_too_late(evidence)
     operands = [abs(o.value) for o in difference.inputs if o.value] if difference else []
     if operands and abs(x.value) < 1e-3 * max(operands):
         inferred = (*late, "a difference of nearly equal numbers: rounding decides its sign")
     return Finding(
-        headline=f"{subject(evidence)} because `{short_call(op)}` was given {_given(x)} = {number(x.value)}",
+        headline=f"{subject(evidence)} because `{short_call(op)}` was given a negative number, {_given(x)} = {number(x.value)}",
         observed=tuple(observed),
         inferred=inferred,
         label=origin_label(op),
         culprit=op.inputs.index(x),
         fixes=(double_where(short_call(op)),) if late else (EARLIER,) if _is_held(x) else (
             *_without_subtraction(op, x),
-            Fix(kind="clamp_argument", title="clamp the argument at a small positive value: `.clamp(min=1e-12).sqrt()`"),
+            Fix(kind="clamp_argument", title="keep the argument above 0: `.clamp(min=1e-12).sqrt()`"),
         ),
     )  # fmt: skip

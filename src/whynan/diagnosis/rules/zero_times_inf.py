@@ -20,11 +20,13 @@ When it is fine
 from __future__ import annotations
 
 import math
+import os
+from dataclasses import replace
 
 from whynan.diagnosis.naming import short_call
 from whynan.diagnosis.registry import rule
 from whynan.diagnosis.words import origin_label, some_of, subject
-from whynan.model import Evidence, Finding, Fix, OpRecord
+from whynan.model import Evidence, Finding, Fix, Operand, OpRecord
 from whynan.ops.table import row
 
 
@@ -41,6 +43,9 @@ def zero_times_inf(op: OpRecord, evidence: Evidence) -> Finding | None:
     observed = []
     if zero is not None and zero.stats is not None and zero.stats.zeros:
         observed.append(some_of(zero, zero.stats.zeros, "exactly 0"))
+    held = next((o for o in infinite if (o.source or "").startswith(("parameter", "buffer"))), None)
+    if held is not None:
+        return _already_infinite(op, evidence, held)
     return Finding(
         headline=f"{subject(evidence)} because `{short_call(op)}` multiplied 0 by an infinity",
         observed=tuple(observed),
@@ -48,4 +53,18 @@ def zero_times_inf(op: OpRecord, evidence: Evidence) -> Finding | None:
         label=origin_label(op),
         culprit=op.inputs.index(zero) if zero is not None else None,
         fixes=(Fix(kind="masked_fill", title="select instead of multiplying: `x.masked_fill(mask, value)` or `torch.where`"),),
+    )  # fmt: skip
+
+
+def _already_infinite(op: OpRecord, evidence: Evidence, held: Operand) -> Finding:
+    """A weight that was drawn with an infinite spread, say: nobody meant that as a mask."""
+    made = next((m for m in held.upstream if m.site is not None), None)
+    where = f"{os.path.basename(made.site.file)}:{made.site.line}, " if made is not None and made.site else ""  # fmt: skip
+    infinities = held.stats.inf if held.stats is not None else 0
+    return Finding(
+        headline=f"{subject(evidence)} because {held.source} is infinite",
+        observed=(some_of(replace(held, name=held.source), infinities, "infinite"),),
+        label=origin_label(op),
+        culprit=op.inputs.index(held),
+        fixes=(Fix(kind="look_upstream", title=f"look at what gives {held.source} its values ({where}its initialisation or what it was loaded from), and keep it finite there"),),
     )  # fmt: skip

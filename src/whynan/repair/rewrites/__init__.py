@@ -56,7 +56,7 @@ FAMILIES = (
 REMEDIES = {
     "lower_lr": {"high_learning_rate", "exploding_gradients"},
     "kaiming_init": {"bad_init"},
-    "standardise": {"bad_data"},
+    "standardise": {"bad_data", "high_learning_rate", "exploding_gradients"},
     "drop_outliers": {"bad_data"},
     "drop_fill_values": {"bad_data"},
     "clip_grad_norm": {"exploding_gradients"},
@@ -95,13 +95,10 @@ def answers_cause(candidate: Candidate, anomaly: Anomaly) -> bool:
 
 
 def _rank(candidate: Candidate, case: Case) -> float:
-    """By tier; but where the learning rate is the cause, a guard would only hide it, and where the data was
-    never scaled, a rate that bears it would be far too low for the rest. Of the guards, those
-    that say what the value means come before a bound, and another type comes last."""
-    causes = {cause.code for cause in case.anomaly.finding.causes[:1]}
-    if candidate.kind == "standardise" and causes & REMEDIES["lower_lr"]:
-        return 0.4
+    """By tier; but where the learning rate is the cause, a guard would only hide it, and for inputs
+    that were never scaled every rate is too high. Of the guards, those that say what the value means
+    come before a bound, and another type comes last."""
     if answers_cause(candidate, case.anomaly):
-        return 0.5
+        return 0.4 if candidate.kind == "standardise" and candidate.texts else 0.5
     within = 0.1 * (candidate.kind in PLAIN_BOUNDS) + 0.2 * (candidate.kind == "bfloat16")
     return candidate.tier + (within if candidate.tier is Tier.GUARD else 0.0)

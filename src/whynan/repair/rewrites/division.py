@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from whynan.diagnosis.makers import divisor_is
 from whynan.ops.table import row
 from whynan.repair.calls import binary, call_of, fn, made_by, number_of
 from whynan.repair.case import Candidate, Case, Tier
@@ -199,8 +200,9 @@ def _normalize_in_float(case: Case, source: Source, node: Expression) -> Iterato
 
 def _counted(case: Case, source: Source, divisor: Expression) -> Iterator[Candidate]:
     """A number of things is at least 1; the place is where they are counted."""
-    title = "count at least 1, so that nothing is divided by an empty selection"
-    if is_count(case.culprit):
+    title = "count at least 1: where nothing is counted, the divisor is 0"
+    less_one = case.culprit is not None and divisor_is(case.culprit) == "number less one"
+    if less_one or is_count(case.culprit):
         text = f"{source.receiver(divisor)}.clamp(min=1)"
         yield from case.change(
             Edit(source).replace(divisor, text), "clamp_count", title, Tier.GUARD
@@ -274,6 +276,8 @@ def _guarded(case: Case, source: Source, divisor: Expression) -> Iterator[Candid
         title = f"divide a constant column by 1: by {eps}, what differs in it later would be huge"
         yield from case.change(edit, "unit_spread", title, Tier.GUARD)
         return
+    if _is_made_up(case):
+        return
     text = f"{source.receiver(divisor)}.clamp(min={eps})"
     title = f"keep {_named(source, divisor)} away from 0"
     edit = Edit(source).replace(divisor, text)
@@ -283,6 +287,13 @@ def _guarded(case: Case, source: Source, divisor: Expression) -> Iterator[Candid
         title += f", and {source.quoted(twin.right, 'the other')} as well"
     yield from case.change(edit, "clamp_denominator", title, Tier.GUARD)
     yield from _left_undefined(case, source, divisor)
+
+
+def _is_made_up(case: Case) -> bool:
+    """Whether a floor would show a huge number that nothing trains: what is not 0, over nearly 0."""
+    top = case.origin.inputs[0].value if case.origin.inputs else None
+    shown = case.anomaly.evidence.sink in ("observed", "output")
+    return shown and bool(top) and case.origin.phase == "forward"
 
 
 def _left_undefined(case: Case, source: Source, divisor: Expression) -> Iterator[Candidate]:

@@ -65,7 +65,7 @@ def _inside(case: Case, source: Source, call: Fn, domain: Domain) -> Iterator[Ca
 
 def _base(case: Case, source: Source, base: Expression) -> Iterator[Candidate]:
     gap = margin(case.dtype)
-    title = "keep the base of a fractional power above 0, also for the gradient's sake"
+    title = "keep the base of the power above 0, where its value and its slope are finite"
     clamp = made_by(source, base, "clamp", "clamp_min")
     low = clamp.argument(0, "min") if clamp is not None else None
     if low is not None and number_of(low) == 0:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from whynan.diagnosis.roots import UNSCALED
 from whynan.model import Oddity
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
@@ -15,7 +16,6 @@ from whynan.repair.rewrites.amounts import unused
 from whynan.repair.rewrites.data import batches, kept_rows
 from whynan.repair.source import Source
 
-LARGE = 30.0  # the usual magnitude of an input that was never scaled
 STRAINED = ("overflow", "inf_minus_inf", "zero_times_inf", "sqrt_negative", "log_nonpositive")
 
 
@@ -32,7 +32,7 @@ def propose(case: Case) -> Iterator[Candidate]:
 
 def _is_large(case: Case) -> bool:
     size = case.anomaly.evidence.around.input_size
-    return size is not None and size > LARGE and case.origin.phase not in ("data", "init")
+    return size is not None and size > UNSCALED and case.origin.phase not in ("data", "init")
 
 
 def _standardised(case: Case) -> Iterator[Candidate]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import libcst as cst
@@ -13,6 +14,8 @@ from whynan.repair.edit import Edit
 from whynan.repair.rewrites.amounts import floor
 from whynan.repair.rewrites.noise import without_eps
 from whynan.repair.source import Expression, Source
+
+EPS = re.compile(r"\b\w*eps(ilon)?\b[\"'\])]*$", re.IGNORECASE)
 
 
 def propose(case: Case) -> Iterator[Candidate]:
@@ -127,6 +130,13 @@ def _inside(case: Case, source: Source, root: Fn) -> Iterator[Candidate]:
     if case.mechanism == "sqrt_negative":
         if without_eps(root.operand) is not root.operand:
             return  # the eps that is there is raised
+        variance = _beside_eps(source, root.operand)
+        if variance is not None:
+            text = f"{source.receiver(variance)}.clamp(min=0)"
+            title = f"keep {source.quoted(variance, 'the variance')}, which rounding made negative, at 0 or above before the eps is added"
+            edit = Edit(source).replace(variance, text)
+            yield from case.change(edit, "positive_variance", title, Tier.GUARD)
+            return
         text = f"{source.receiver(root.operand)}.clamp(min={eps})"
         title = f"keep {source.quoted(root.operand, 'what is under the root')}, which rounding made negative, above 0"
         if case.origin.phase == "optimizer":  # where a root of almost nothing divides the update
@@ -151,6 +161,15 @@ def _eps_inside(
     )
     edit = Edit(source).replace(operand, text)
     yield from case.change(edit, "eps_inside", title, Tier.GUARD)
+
+
+def _beside_eps(source: Source, node: Expression) -> Expression | None:
+    """`var` of `var + group["eps"]`."""
+    total = binary(node, cst.Add)
+    if total is None:
+        return None
+    sides = ((total.left, total.right), (total.right, total.left))
+    return next((a for a, b in sides if EPS.search(source.code(b))), None)
 
 
 def _chosen_by_where(source: Source, root: Fn) -> bool:
