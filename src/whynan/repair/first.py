@@ -84,7 +84,8 @@ def first_change(evidence: Evidence, root: str) -> Fix | None:
 def _is_better(candidate: Candidate, words: Fix | None, anomaly: Anomaly) -> bool:
     """Than what the rule says."""
     said, kind = words.kind if words is not None else "", candidate.kind
-    if not candidate.texts or kind in HIDING or (said in FORMS and kind.startswith(BOUNDS)):
+    other = said in FORMS | ELSEWHERE
+    if not candidate.texts or kind in HIDING or (other and kind.startswith(BOUNDS)):
         return False
     if candidate.tier is Tier.TRAINING:
         return answers_cause(candidate, anomaly) and kind in (said, "standardise", "kaiming_init")
