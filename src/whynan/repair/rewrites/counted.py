@@ -98,9 +98,9 @@ def _divisors(case: Case, constants: Constants) -> Iterator[tuple[Source, Expres
         place = written(case, op) if op.name in FROM_NUMBERS and op.value == 0 else None
         source = constants.project.source(place[0].path) if place is not None else None
         call = again(source, *place) if source is not None and place is not None else None
-        value = call.args[0].value if isinstance(call, cst.Call) and call.args else None
-        if source is not None and value is not None and not isinstance(value, TABLES):
-            yield source, value  # `torch.tensor(2.0 * layer)`
+        first = call.args[0].value if isinstance(call, cst.Call) and call.args else None
+        if source is not None and first is not None and not isinstance(first, TABLES):
+            yield source, first  # `torch.tensor(2.0 * layer)`
     made = [op for operand in case.origin.inputs for op in operand.upstream]
     for op in (case.origin, *made):
         numbers = [x for x in op.scalars.values() if isinstance(x, float)]
