@@ -67,12 +67,14 @@ FORMS = {
 """.strip("\n")
         ),
         [
+            "def likelihood(seen, A_logits, B_logits, start):",
             "    log_start = start.log()",
-            "    log_B = B.log()",
+            "    log_B = torch.log_softmax(B_logits, dim=1)",
             "    log_alpha = log_start + log_B[:, seen[0]]",
-            "    log_A = A.log()",
+            "    log_A = torch.log_softmax(A_logits, dim=1)",
             "        log_alpha = torch.logsumexp(log_alpha.unsqueeze(-1) + log_A, dim=-2) + log_B[:, seen[t]]",
             "    return torch.logsumexp(log_alpha, dim=0)",
+            "    loss = -likelihood(seen, rows, signs, torch.tensor([0.5, 0.3, 0.2]))",
         ],
     ),
     "sums by hand, in two lines": (
@@ -86,13 +88,15 @@ FORMS = {
 """.strip("\n")
         ),
         [
+            "def likelihood(seen, A_logits, B_logits, start):",
             "    log_start = start.log()",
-            "    log_B = B.log()",
+            "    log_B = torch.log_softmax(B_logits, dim=1)",
             "    log_alpha = log_start + log_B[:, seen[0]]",
-            "    log_A = A.log()",
+            "    log_A = torch.log_softmax(A_logits, dim=1)",
             "        log_moved = torch.logsumexp(log_alpha[:, None] + log_A, dim=0)",
             "        log_alpha = log_moved + log_B[:, o]",
             "    return torch.logsumexp(log_alpha, dim=0)",
+            "    loss = -likelihood(seen, rows, signs, torch.tensor([0.5, 0.3, 0.2]))",
         ],
     ),
     "a likelihood multiplied in place": (
@@ -105,10 +109,12 @@ FORMS = {
 """.strip("\n")
         ),
         [
+            "def likelihood(seen, A, B_logits, start):",
             "    log_p = torch.zeros(())",
-            "    log_B = B.log()",
+            "    log_B = torch.log_softmax(B_logits, dim=1)",
             "        log_p = log_p + log_B[0, o]",
             "    return log_p",
+            "    loss = -likelihood(seen, rows.softmax(dim=1), signs, torch.tensor([0.5, 0.3, 0.2]))",
         ],
     ),
     "the scalings of a transport plan": (SINKHORN.format(plan="u[:, None] * K * v[None, :]"), SCALED),

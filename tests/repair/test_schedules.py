@@ -139,6 +139,30 @@ lr = 0.001
         "kaiming_init",
         ["spread = 0.2"],
     ),
+    "numbered rows of an array that ends at 0": (
+        """
+import numpy as np
+import torch
+from torch import nn
+
+taus = np.linspace(1.0, 0.0, 8).astype(np.float32)
+model = nn.Linear(3, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+
+def shares(score, tau):
+    return torch.softmax(score / tau, dim=1)
+
+
+x = torch.randn(5, 3)
+for epoch, tau in enumerate(taus):
+    for step in range(2):
+        loss = -shares(model(x), float(tau)).square().sum()
+        LOOP
+""",
+        "schedule_floor",
+        ["taus = np.linspace(1.0, 0.1, 8).astype(np.float32)"],
+    ),
     "table that ends at 0": (
         """
 import torch

@@ -122,7 +122,10 @@ def _from_operand(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
             return
         if maker.name in ("sub", "rsub") and _cancelled(maker):
             together = any(m.name in TOGETHER for m in culprit.upstream[:distance])
-            yield _difference(maker, op, together=together)
+            found = _difference(maker, op, together=together)
+            if found.code == "cancellation" and not any(o.value for o in maker.inputs):
+                continue  # nothing less nothing
+            yield found
             return
         if lost_eps(maker) is not None:
             yield Cause(code="eps_too_small", evidence=_told_eps(maker, op))

@@ -62,7 +62,8 @@ SHAPES = (
     *each("split unbind tensor_split", "view", "keeps splits"),
     op("chunk", reads="view", does="keeps splits tensor"),
     op("repeat", numpy="tile", reads="move", does="keeps faithful"),
-    *each("roll flip tril triu", "move", "faithful"),
+    *each("roll flip", "move", "keeps faithful"),
+    *each("tril triu", "move", "faithful"),
     *each("_unsafe_view _reshape_copy view_copy expand_copy permute_copy unfold_copy diagonal_copy "
           "pixel_shuffle pixel_unshuffle diag_embed", "move"),
     op("cat", "cat concat concatenate", numpy="concatenate", reads="join", does="faithful"),

@@ -16,7 +16,9 @@ from whynan.repair.source import Expression, Source
 METADATA = frozenset({"shape", "size", "dtype", "device", "dim", "ndim", "numel"})
 # They choose or rearrange elements of one tensor, and compute nothing.
 SAME_ELEMENTS = spelled(
-    lambda op: "keeps" in op.does and op.reads in ("view", "lookup") and not op.does & {"splits"}
+    lambda op: (
+        "keeps" in op.does and op.reads in ("view", "lookup", "move") and not op.does & {"splits"}
+    )
 )
 ENTROPIES = {"binary_cross_entropy": "binary_cross_entropy_with_logits"}
 CRITERIA = {"BCELoss": "BCEWithLogitsLoss"}

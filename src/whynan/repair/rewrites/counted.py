@@ -70,6 +70,8 @@ def _counted(case: Case, constants: Constants) -> Iterator[Candidate]:
         counter, name = counters[0], source.code(counters[0])
         if _is_numbered(constants, source, counter):
             edit = Edit(source).replace(counter, f"{name} + 1")
+        elif any(type(x) is float and x == 0 for x in case.origin.scalars.values()):
+            continue  # a number that runs down to 0, not one of things
         else:
             edit = Edit(source).replace(counter, f"max({name}, 1)")
         yield from case.change(edit, "count_from_1", TITLE, Tier.GUARD)
@@ -148,7 +150,10 @@ def _is_numbered(
         return False
     above = _gives(constants, source, name)
     if isinstance(above, (cst.For, cst.CompFor)):
-        return source.code(above.iter).startswith(("range(", "enumerate("))
+        over, target = source.code(above.iter), above.target
+        first = target.elements[0].value if isinstance(target, cst.Tuple) else target
+        is_first = isinstance(first, cst.Name) and first.value == name.value
+        return over.startswith("range(") or (over.startswith("enumerate(") and is_first)
     if not isinstance(above, cst.Param):
         return False
     try:

@@ -277,6 +277,8 @@ def _guarded(case: Case, source: Source, divisor: Expression) -> Iterator[Candid
         title = f"divide a constant column by 1: by {eps}, what differs in it later would be huge"
         yield from case.change(edit, "unit_spread", title, Tier.GUARD)
         return
+    if _is_made_up(case):
+        return
     text = f"{source.receiver(divisor)}.clamp(min={eps})"
     title = f"keep {_named(source, divisor)} away from 0"
     edit = Edit(source).replace(divisor, text)
@@ -286,6 +288,13 @@ def _guarded(case: Case, source: Source, divisor: Expression) -> Iterator[Candid
         title += f", and {source.quoted(twin.right, 'the other')} as well"
     yield from case.change(edit, "clamp_denominator", title, Tier.GUARD)
     yield from _left_undefined(case, source, divisor)
+
+
+def _is_made_up(case: Case) -> bool:
+    """Whether a floor would show a huge number that nothing trains: what is not 0, over nearly 0."""
+    top = case.origin.inputs[0].value if case.origin.inputs else None
+    shown = case.anomaly.evidence.sink in ("observed", "output")
+    return shown and bool(top) and case.origin.phase == "forward"
 
 
 def _left_undefined(case: Case, source: Source, divisor: Expression) -> Iterator[Candidate]:

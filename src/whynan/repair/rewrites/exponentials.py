@@ -8,7 +8,7 @@ import libcst as cst
 
 from whynan.model import OpRecord
 from whynan.ops.table import that
-from whynan.repair.calls import Fn, binary, call_of, fn, is_one, number_of
+from whynan.repair.calls import Fn, binary, call_of, fn, is_one
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.flow import METADATA
@@ -37,34 +37,23 @@ def propose(case: Case) -> Iterator[Candidate]:
         or case.forward_op not in ("exp", "expm1", "mul")
     ):
         return
-    yield from _log_ratio(case, source, exp)
+    yield from _decaying(case, source, exp)
     yield from _softmax(case, source, exp)
     yield from _shifted(case, source, exp)
-    yield from _softplus(case, source, exp)
-    yield from _logsumexp(case, source, exp)
     yield from _sigmoid(case, source, exp)
     yield from _bounded(case, source, exp)
 
 
-def _log_ratio(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
-    """log(exp(a) / exp(b).sum(dim)), a contrastive loss by hand, is a - logsumexp(b, dim)."""
-    for log in _logs_around(source, exp.node):
-        quotient = binary(log.operand, cst.Divide) or binary(
-            source.definition(log.operand), cst.Divide
-        )
-        if log.name != "log" or quotient is None:
-            continue
-        top = call_of(source, quotient.left, "exp")
-        total = call_of(source, quotient.right, "sum")
-        bottom = call_of(source, total.operand, "exp") if total is not None else None
-        if top is None or total is None or bottom is None or not total.rest:
-            continue
-        if exp.node not in (top.node, bottom.node):
-            continue
-        below = total.rebuilt("logsumexp", source.code(bottom.operand), namespace="torch")
-        edit = Edit(source).replace(log.node, f"{source.code(top.operand)} - {below}")
-        title = "stay in log space: the logarithm of this quotient is a difference"
-        yield from case.change(edit, "log_ratio", title, Tier.EXACT)
+def _decaying(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
+    """`u / expm1(u)`, which is 0 where `expm1` overflows: with a power that decays."""
+    quotient = source.parent(exp.node)
+    if exp.name != "expm1" or binary(quotient, cst.Divide) is None or exp.inplace:
+        return
+    if isinstance(quotient, cst.BinaryOperation) and quotient.right is exp.node:
+        u = source.receiver(exp.operand)
+        text = f"{source.code(quotient.left)} * torch.exp(-{u}) / -torch.expm1(-{u})"
+        title = "divide by `expm1` with the sign turned round: the exponential then decays, and does not overflow"
+        yield from case.change(Edit(source).replace(quotient, text), "decaying", title, Tier.EXACT)
 
 
 def _softmax(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
@@ -114,37 +103,6 @@ def _shifted(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
         edit = Edit(source).replace(exp.node, text)
         yield from case.change(edit, "shift_by_max", title, Tier.EXACT)
         return
-
-
-def _softplus(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
-    """log(1 + exp(x)) and log1p(exp(x)) are softplus."""
-    for log in _logs_around(source, exp.node):
-        inner = log.operand
-        plus = binary(inner, cst.Add)
-        one_plus = plus is not None and (
-            (number_of(plus.left) == 1 and _is(source, plus.right, exp))
-            or (number_of(plus.right) == 1 and _is(source, plus.left, exp))
-        )
-        if (log.name == "log" and one_plus) or (log.name == "log1p" and _is(source, inner, exp)):
-            text = f"{source.functional()}.softplus({source.code(exp.operand)})"
-            title = "use `softplus`, which does not compute the exponential of a large number"
-            edit = Edit(source).replace(log.node, text)
-            yield from case.change(edit, "softplus", title, Tier.EXACT)
-
-
-def _logsumexp(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
-    for log in _logs_around(source, exp.node):
-        total = call_of(source, log.operand, "sum")
-        if log.name == "log" and total is not None and _is(source, total.operand, exp):
-            inside = source.code(exp.operand)
-            if total.rest:
-                text = total.rebuilt("logsumexp", inside, namespace="torch")
-            else:  # the sum of all elements
-                flat = f"{inside if inside.isidentifier() else f'({inside})'}.flatten()"
-                text = total.rebuilt("logsumexp", flat, namespace="torch")[:-1] + ", 0)"
-            title = "sum in log space: `logsumexp` does not overflow"
-            edit = Edit(source).replace(log.node, text)
-            yield from case.change(edit, "logsumexp", title, Tier.EXACT)
 
 
 def _sigmoid(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
@@ -304,18 +262,6 @@ def _first_reader(source: Source, given: Binding) -> cst.CSTNode | None:
 def _within(source: Source, node: cst.CSTNode) -> cst.CSTNode | None:
     scope = source.scope(node)
     return None if scope is source.module else scope
-
-
-def _logs_around(source: Source, node: cst.CSTNode) -> list[Fn]:
-    calls = source.every(cst.Call, _within(source, node))
-    found = [fn(source, call) for call in calls]
-    return [f for f in found if f is not None and f.name in ("log", "log1p")]
-
-
-def _is(source: Source, node: Expression, exp: Fn) -> bool:
-    """Whether an expression is this very exponential, itself or through a variable."""
-    found = call_of(source, node, "exp")
-    return found is not None and found.node is exp.node
 
 
 def _written_between(source: Source, name: cst.Name) -> bool:

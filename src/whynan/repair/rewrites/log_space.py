@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
+from whynan.ops.table import reading
 from whynan.repair.calls import Fn, binary, fn, is_one, number_of, one_minus
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
@@ -19,10 +20,16 @@ MECHANISMS = frozenset(
     {"overflow", "log_nonpositive", "gradient_singularity", "inf_over_inf", "division_by_zero",
      "inf_minus_inf", "zero_times_inf"}
 )  # fmt: skip
-TITLE = "stay in log space: neither the exponentials nor their quotient leave the range of the type"
+TITLES = {
+    "log_space": "stay in log space: neither the exponentials nor their quotient leave the range of the type",
+    "softplus": "use `softplus`, which does not compute the exponential of a large number",
+    "logsumexp": "sum in log space: `logsumexp` neither overflows nor rounds to 0",
+    "logdet": "take the logarithm of the determinant without computing the determinant",
+}
 DEPTH = 12
 DIAGONALS = ("diag", "diagonal")
-JOINS = ("cat", "concat", "stack", "hstack", "vstack")
+SUMS = ("sum", "cumsum", "mean")
+JOINS = reading("join")
 
 
 def propose(case: Case, *, open_: bool = False) -> Iterator[Candidate]:
@@ -32,13 +39,17 @@ def propose(case: Case, *, open_: bool = False) -> Iterator[Candidate]:
         return
     for keeps in (True, False):
         edit, touched = Edit(source), set[cst.CSTNode]()
-        for form in _forms(source, node, keeps, open_):
+        forms = _forms(source, node, keeps, open_)
+        for form in forms:
             edit.replace(form.log.node, form.text).inline(form.values)
             for value, text in form.kept.items():
                 edit.replace(value, text)
             touched |= form.touched()
         if node in touched and not edit.is_nested():
-            yield from case.change(edit, "log_space", TITLE, Tier.EXACT)
+            alone = fn(source, cst.parse_expression(forms[0].text)) if len(forms) == 1 else None
+            name = alone.name if alone is not None and alone.namespace is not None else ""
+            kind = name if name in TITLES else "log_space"
+            yield from case.change(edit, kind, TITLES[kind], Tier.EXACT)
             return
 
 

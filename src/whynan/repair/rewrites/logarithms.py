@@ -65,26 +65,10 @@ def _absolute(case: Case, source: Source, log: Fn) -> Iterator[Candidate]:
 def _log_space(case: Case, source: Source, log: Fn) -> Iterator[Candidate]:
     """Exact forms, for what the recording shows under the logarithm."""
     before = case.before
-    inner = log.operand
     if "_softmax" in before or case.origin.derived:
         yield from _of_softmax(case, source, log)
     if "sigmoid" in before or case.origin.derived:
         yield from _of_sigmoid(case, source, log)
-    if any("det" in name for name in before):
-        det = call_of(source, inner, "det")
-        if det is not None:
-            text = f"torch.logdet({source.code(det.operand)})"
-            title = "take the logarithm of the determinant without computing the determinant"
-            edit = Edit(source).replace(log.node, text)
-            yield from case.change(edit, "logdet", title, Tier.EXACT)
-    if "exp" in before:
-        total = call_of(source, inner, "sum")
-        exp = call_of(source, total.operand, "exp") if total is not None else None
-        if total is not None and exp is not None and total.rest:
-            text = total.rebuilt("logsumexp", source.receiver(exp.operand), namespace="torch")
-            title = "sum in log space: `logsumexp` neither overflows nor rounds to 0"
-            edit = Edit(source).replace(log.node, text)
-            yield from case.change(edit, "logsumexp", title, Tier.EXACT)
     yield from _of_complement(case, source, log)
 
 

@@ -24,7 +24,7 @@ from whynan.repair.renames import AGAIN, holder, told_right
 from whynan.repair.rewrites import across, iterations, log_space, logarithms, products
 from whynan.repair.source import Expression, Source
 
-FORMS = ("log_space", "log_domain")
+FORMS = (*log_space.TITLES, "log_domain")
 FAMILIES = (products, logarithms, iterations, log_space)
 # logsigmoid(x) - logsigmoid(-x) is x.
 LOGIT = re.compile(r"([\w.]+\.logsigmoid)[(](\w+)[)] - \1[(]-\2[)]")

@@ -48,7 +48,14 @@ def propose(case: Case) -> Iterator[Candidate]:
         and case.mechanism in ("overflow", "division_by_zero", "inf_minus_inf")
     ):
         for file in case.files():
-            yield from _in_bfloat16(case, file)
+            if not _is_mark(case):
+                yield from _in_bfloat16(case, file)
+
+
+def _is_mark(case: Case) -> bool:
+    """The largest number of an integer type: 65535 stands for "no value", and is none in any type."""
+    value = case.origin.inputs[0].value if case.origin.inputs else None
+    return case.origin.name == "_to_copy" and value in (2.0**16 - 1, 2.0**31 - 1, 2.0**32 - 1)
 
 
 def _lower_scale(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:

@@ -111,6 +111,8 @@ def _floor(
             return _at_an_end(constants, source, node, share)
         if name in ("float", "float32", "tensor", "as_tensor") and node.args:
             return _floor(constants, source, node.args[0].value, share, depth - 1)
+        if name in ("astype", "tolist", "item") and isinstance(node.func, cst.Attribute):
+            return _floor(constants, source, node.func.value, share, depth - 1)
     if isinstance(node, cst.BinaryOperation):
         if isinstance(node.operator, cst.Multiply):
             for side in (node.left, node.right):
@@ -163,10 +165,19 @@ def _called(constants: Constants, source: Source, call: cst.Call) -> Place | Non
 
 
 def _looped_over(source: Source, name: cst.Name) -> Place | None:
-    """`widths` of `for width in widths`."""
+    """`widths` of `for width in widths` and of `for i, width in enumerate(widths)`."""
     given = source.given(name)
     target = source.original(given.node) if given is not None else None
     loop = source.parent(target) if target is not None else None
+    if isinstance(loop, cst.Element):
+        pair = source.parent(loop)
+        loop = source.parent(pair) if pair is not None else None
+        over = loop.iter if isinstance(loop, cst.For) else None
+        named = isinstance(over, cst.Call) and source.code(over.func) == "enumerate"
+        is_second = isinstance(pair, cst.Tuple) and pair.elements[-1].value is target
+        if not isinstance(over, cst.Call) or not (named and is_second and over.args):
+            return None
+        return Place(source, over.args[0].value)
     return Place(source, loop.iter) if isinstance(loop, cst.For) else None
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 
 import libcst as cst
 
+from whynan.ops.table import row
 from whynan.repair.calls import binary, fn
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
@@ -40,8 +42,8 @@ def propose(case: Case) -> Iterator[Candidate]:
         return
     where, in_first = chosen
     condition = source.code(where.args[0].value)
-    operand = source.code(singular)
-    pair = f"{operand}, 1.0" if in_first else f"1.0, {operand}"
+    operand, safe = source.code(singular), _safe(source, node)
+    pair = f"{operand}, {safe}" if in_first else f"{safe}, {operand}"
     text = f"torch.where({condition}, {pair})"
     title = "make the operand safe before the operation, not only its result afterwards"
     edit = Edit(source).replace(singular, text)
@@ -60,7 +62,9 @@ def _weighed_later(
     if binary(node, cst.Subtract) is not None:
         edit.replace(node, f"torch.where({test}, {source.code(node)}, 0.0)")
     elif singular is not None:
-        edit.replace(singular, f"torch.where({test}, {source.code(singular)}, 1.0)")
+        edit.replace(
+            singular, f"torch.where({test}, {source.code(singular)}, {_safe(source, node)})"
+        )
     title = f"leave out before the operation what is multiplied by 0 after it ({source.quoted(mask, 'the mask')})"
     yield from case.change(edit, "double_where", title, Tier.EXACT)
 
@@ -97,9 +101,9 @@ def _without_weight(case: Case, source: Source, node: Expression) -> Iterator[Ca
         return
     sides = (product.left, product.right)
     weight, term = sides if values[0] == 0 else sides[::-1]
-    if not isinstance(weight, (cst.Name, cst.Attribute)):
+    if any(isinstance(part, cst.Call) for part in source.below(weight)):
         return  # it would be computed twice
-    text = f"torch.where({source.code(weight)} == 0, 0.0, {source.code(term)})"
+    text = f"torch.where({source.receiver(weight)} == 0, 0.0, {source.code(term)})"
     title = "leave out the terms whose weight is 0, infinite ones too"
     edit = Edit(source).replace(term, text)
     yield from case.change(edit, "where_weighted", title, Tier.GUARD)
@@ -121,6 +125,17 @@ def _where_around(source: Source, node: Expression) -> tuple[cst.Call, bool] | N
                     return call.node, inside is args[1]
             inside = outer
     return None
+
+
+def _safe(source: Source, node: Expression) -> str:
+    """A number inside the domain."""
+    call = fn(source, node)
+    domain = row(call.name).domain if call is not None else None
+    if domain is None or (1.0 in domain and domain.high == math.inf and domain.low < 1):
+        return "1.0"
+    if math.isinf(domain.low) or math.isinf(domain.high):
+        return f"{domain.low + 1 if math.isinf(domain.high) else domain.high - 1}"
+    return f"{(domain.low + domain.high) / 2}"
 
 
 def _singular_operand(source: Source, node: Expression) -> Expression | None:
