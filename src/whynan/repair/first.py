@@ -87,6 +87,8 @@ def _is_better(candidate: Candidate, words: Fix | None, anomaly: Anomaly) -> boo
     other = said in FORMS | ELSEWHERE
     if not candidate.texts or kind in HIDING or (other and kind.startswith(BOUNDS)):
         return False
+    if said == "setting" and kind == "clamp_base":
+        return True  # the exponent is the modeller's choice
     if candidate.tier is Tier.TRAINING:
         return answers_cause(candidate, anomaly) and kind in (said, "standardise", "kaiming_init")
     return candidate.tier is Tier.EXACT or said not in ELSEWHERE
