@@ -19,6 +19,12 @@ from whynan.repair.rewrites.schedules import FROM_NUMBERS, SINGULAR, behind, wri
 from whynan.repair.source import Expression, Source
 
 PICKS = that("picks") | {"index", "select"}
+TABLES = (
+    cst.List,
+    cst.ListComp,
+    cst.Tuple,
+    cst.GeneratorExp,
+)  # many numbers, none of them a counter
 TITLE = "count from 1: number 0 can neither divide nor have a logarithm"
 
 
@@ -96,8 +102,9 @@ def _divisors(case: Case, constants: Constants) -> Iterator[tuple[Source, Expres
         place = written(case, op) if op.name in FROM_NUMBERS and op.value == 0 else None
         source = constants.project.source(place[0].path) if place is not None else None
         call = again(source, *place) if source is not None and place is not None else None
-        if source is not None and isinstance(call, cst.Call) and call.args:
-            yield source, call.args[0].value  # `torch.tensor(2.0 * layer)`
+        first = call.args[0].value if isinstance(call, cst.Call) and call.args else None
+        if source is not None and first is not None and not isinstance(first, TABLES):
+            yield source, first  # `torch.tensor(2.0 * layer)`
     made = [op for operand in case.origin.inputs for op in operand.upstream]
     for op in (case.origin, *made):
         numbers = [x for x in op.scalars.values() if isinstance(x, float)]
