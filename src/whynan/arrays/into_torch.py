@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,17 +12,7 @@ from whynan.arrays.reach import Way, way, way_to_site
 from whynan.model import Evidence, OpRecord, Site, TensorStats, kind_of
 from whynan.source.quotes import short_path
 
-CLEANERS = {
-    "isnan",
-    "isfinite",
-    "isinf",
-    "isna",
-    "notna",
-    "nan_to_num",
-    "fillna",
-    "dropna",
-    "where",
-}
+CLEANS = re.compile(r"nan|finite|isinf|notna|isna|fillna|dropna|where|mask")
 
 
 def crossed(evidence: Evidence, events: Sequence[Event], here: tuple[Place, ...]) -> Evidence:
@@ -79,8 +70,7 @@ def _may_be(op: OpRecord, came_in: TensorStats | None, numbers: frozenset[str]) 
 
 def _is_cleaned(event: Event) -> bool:
     """Whether the program looks for such values near where this one was made: it may be gone."""
-    names = {name for place in event.places for name in place.code.co_names}
-    return bool(names & CLEANERS)
+    return any(CLEANS.search(name) for place in event.places for name in place.code.co_names)
 
 
 def _numbers(evidence: Evidence) -> frozenset[str]:
