@@ -53,7 +53,7 @@ for step in range(3):
     loss = (torch.log(e.sum(1) - e.diag()) - sim.roll(1, 0).diag()).mean()
     LOOP
 """,
-        "log_space",
+        "logsumexp",
         [
             "    loss = (torch.logsumexp(sim.masked_fill(torch.eye(len(sim), dtype=torch.bool, device=sim.device), -torch.inf), 1) - sim.roll(1, 0).diag()).mean()"
         ],
@@ -68,7 +68,7 @@ for step in range(3):
     loss = (torch.log((torch.exp(sim) * others).sum(1)) - sim.roll(1, 0).diag()).mean()
     LOOP
 """,
-        "log_space",
+        "logsumexp",
         [
             "    loss = (torch.logsumexp(sim.masked_fill(others == 0, -torch.inf), 1) - sim.roll(1, 0).diag()).mean()"
         ],
@@ -84,7 +84,7 @@ for step in range(4):
     loss = -torch.log((share * parts).sum(1)).mean()
     LOOP
 """,
-        "log_space",
+        "logsumexp",
         [
             "    share_logits, width = weight, F.softplus(width) + 0.1",
             "    loss = -torch.logsumexp(torch.log_softmax(share_logits, dim=1) - 0.5 * ((y - mean) / width) ** 2 - width.log(), 1).mean()",
@@ -137,7 +137,7 @@ for step in range(3):
     loss = -model(torch.randn(10, 1), y).log().mean()
     LOOP
 """,
-        "log_space",
+        "logsumexp",
         [
             "        return raw, mean",
             "        share_logits, mean = self.parts(x)",
