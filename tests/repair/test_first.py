@@ -33,6 +33,11 @@ EDITS = {
         "loss = (net(x) * 0).pow(2).sum(1).sqrt().mean()",
         "torch.linalg.vector_norm(net(x) * 0, dim=1)",
     ),
+    "a power whose exponent is a setting": (
+        """gamma = 0.5
+    loss = ((net(x) * 0).abs() ** gamma).mean()""",
+        "(net(x) * 0).abs().clamp(min=1e-6) ** gamma",
+    ),
     "a variance and a setting": (
         """group = {"eps": 1e-8}
     mean = net(x).mean() * 0 + 1000.0

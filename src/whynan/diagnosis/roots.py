@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from whynan.model import Cause, Evidence, Finding, Fix, Operand, number
+from whynan.model import Cause, Evidence, Finding, Fix, number
 
 SMALLER_WEIGHTS = Fix(
     kind="initialise",
@@ -36,8 +36,7 @@ def with_root(finding: Finding, evidence: Evidence) -> Finding:
     subject, because, what = finding.headline.partition(" because ")
     if finding.mechanism != "overflow" or not because or not finding.causes:
         return finding
-    culprit = evidence.origin.inputs[finding.culprit] if finding.culprit is not None else None
-    found = _root(finding.causes, evidence, culprit)
+    found = _root(finding.causes, evidence)
     if found is None:
         return finding
     root, fix = found
@@ -46,9 +45,7 @@ def with_root(finding: Finding, evidence: Evidence) -> Finding:
     return replace(finding, headline=f"{subject} because {root} ({what})", fixes=(*fix, *others))
 
 
-def _root(
-    causes: Sequence[Cause], evidence: Evidence, culprit: Operand | None
-) -> tuple[str, tuple[Fix, ...]] | None:
+def _root(causes: Sequence[Cause], evidence: Evidence) -> tuple[str, tuple[Fix, ...]] | None:
     rates = [r.lr for r in evidence.around.history if r.lr]
     code, odd = causes[0].code, evidence.around.oddity
     unstable = evidence.around.unstable
@@ -72,6 +69,7 @@ def _root(
             what = "the data hold" if odd.earlier else "the batch holds"
             return f"{what} an outlier, {number(odd.value)}", (LOOK_AT_ROW,)
         return f"column {odd.column} of the data is not scaled", (SCALE_COLUMN,)
-    if code == "bad_data" and culprit is not None and culprit.value is not None:
-        return f"the data hold {number(culprit.value)}", (MARK_OR_ROW,)
+    value, came_in, _ = causes[0].evidence.partition(" came in with the data")
+    if code == "bad_data" and came_in:
+        return f"the data hold {value}", (MARK_OR_ROW,)
     return None

@@ -84,8 +84,11 @@ def first_change(evidence: Evidence, root: str) -> Fix | None:
 def _is_better(candidate: Candidate, words: Fix | None, anomaly: Anomaly) -> bool:
     """Than what the rule says."""
     said, kind = words.kind if words is not None else "", candidate.kind
-    if not candidate.texts or kind in HIDING or (said in FORMS and kind.startswith(BOUNDS)):
+    other = said in FORMS | ELSEWHERE
+    if not candidate.texts or kind in HIDING or (other and kind.startswith(BOUNDS)):
         return False
+    if said == "setting" and kind == "clamp_base":
+        return True  # the exponent is the modeller's choice
     if candidate.tier is Tier.TRAINING:
         return answers_cause(candidate, anomaly) and kind in (said, "standardise", "kaiming_init")
     return candidate.tier is Tier.EXACT or said not in ELSEWHERE

@@ -19,6 +19,12 @@ from whynan.repair.rewrites.schedules import FROM_NUMBERS, SINGULAR, behind, wri
 from whynan.repair.source import Expression, Source
 
 PICKS = that("picks") | {"index", "select"}
+TABLES = (
+    cst.List,
+    cst.ListComp,
+    cst.Tuple,
+    cst.GeneratorExp,
+)  # many numbers, none of them a counter
 TITLE = "count from 1: number 0 can neither divide nor have a logarithm"
 
 
@@ -66,6 +72,8 @@ def _counted(case: Case, constants: Constants) -> Iterator[Candidate]:
             edit = Edit(source).replace(counter, f"{name} + 1")
         elif any(type(x) is float and x == 0 for x in case.origin.scalars.values()):
             continue  # a number that runs down to 0, not one of things
+        elif not isinstance(_gives(constants, source, counter), cst.Param):
+            continue  # a loop gives it as it is: what it counts was not there
         else:
             edit = Edit(source).replace(counter, f"max({name}, 1)")
         yield from case.change(edit, "count_from_1", TITLE, Tier.GUARD)
@@ -94,8 +102,9 @@ def _divisors(case: Case, constants: Constants) -> Iterator[tuple[Source, Expres
         place = written(case, op) if op.name in FROM_NUMBERS and op.value == 0 else None
         source = constants.project.source(place[0].path) if place is not None else None
         call = again(source, *place) if source is not None and place is not None else None
-        if source is not None and isinstance(call, cst.Call) and call.args:
-            yield source, call.args[0].value  # `torch.tensor(2.0 * layer)`
+        first = call.args[0].value if isinstance(call, cst.Call) and call.args else None
+        if source is not None and first is not None and not isinstance(first, TABLES):
+            yield source, first  # `torch.tensor(2.0 * layer)`
     made = [op for operand in case.origin.inputs for op in operand.upstream]
     for op in (case.origin, *made):
         numbers = [x for x in op.scalars.values() if isinstance(x, float)]

@@ -203,6 +203,7 @@ def _counted(case: Case, source: Source, divisor: Expression) -> Iterator[Candid
     title = "count at least 1: where nothing is counted, the divisor is 0"
     less_one = case.culprit is not None and divisor_is(case.culprit) == "number less one"
     if less_one or is_count(case.culprit):
+        title = "divide by at least 1: of a single item, one less is 0" if less_one else title
         text = f"{source.receiver(divisor)}.clamp(min=1)"
         yield from case.change(
             Edit(source).replace(divisor, text), "clamp_count", title, Tier.GUARD
