@@ -17,7 +17,7 @@ from whynan.repair.source import Expression, Source
 
 SPREADS = ("std", "ptp")
 GROUP = "divide a group of one, or of equal values, by 1: it has no spread"
-COLUMN = "divide a column that never changes by 1: its spread is 0"
+COLUMN = "divide what never changes by 1: its spread is 0"
 
 
 def propose(case: Case) -> Iterator[Candidate]:
