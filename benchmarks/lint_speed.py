@@ -9,6 +9,7 @@ processor seconds, medians of three.
 from __future__ import annotations
 
 import importlib.util
+import os
 import resource
 import shutil
 import statistics
@@ -66,6 +67,18 @@ def main() -> None:
         if importlib.util.find_spec("ruff"):
             ruff = [sys.executable, "-m", "ruff", "check", "--no-cache", "--isolated", str(folder)]
             commands |= {"ruff": ruff, "ruff ALL": [*ruff, "--select", "ALL"]}
+            kept = str(Path(temporary) / "ruff")
+            commands["ruff again"] = [sys.executable, "-m", "ruff", "check", "--isolated", "--cache-dir", kept, str(folder)]  # fmt: skip
+        commands["whynan again"] = [
+            sys.executable,
+            "-m",
+            "whynan",
+            "lint",
+            "--jobs",
+            "1",
+            str(folder),
+        ]
+        os.environ["XDG_CACHE_HOME"] = temporary
         if importlib.util.find_spec("torchfix"):
             commands["torchfix"] = [sys.executable, "-m", "torchfix", "--select=ALL", "--jobs", "1", str(folder)]  # fmt: skip
         commands["start"] = [sys.executable, "-m", "whynan", "lint", str(empty)]
@@ -76,9 +89,9 @@ def main() -> None:
                 taken[name].append(seconds(command))
         medians = {name: statistics.median(values) for name, values in taken.items()}
     print(f"{files} files, one process, processor time, medians of {REPEATS}")
-    for name in ("whynan", "ruff", "ruff ALL", "torchfix"):
+    for name in ("whynan", "ruff", "ruff ALL", "torchfix", "whynan again", "ruff again"):
         if name in medians:
-            print(f"{name:<10} {medians[name]:7.2f} s  {files / medians[name]:7.1f} files/s")
+            print(f"{name:<12} {medians[name]:7.2f} s  {files / medians[name]:7.1f} files/s")
     if "torchfix" in medians:
         print(f"ratio      {medians['torchfix'] / medians['whynan']:7.1f} x")
     else:

@@ -330,6 +330,19 @@ def main():
 
 main()
 """),
+    "in windows of a series, several times": ("log_nonpositive", """
+def windows(values):
+    logged = np.log1p(values)  # HERE
+    return np.stack([logged[i : i + 3] for i in range(len(logged) - 3)])
+
+series = np.arange(12.0, dtype=np.float32)
+series[5] = -9999
+x = torch.from_numpy(windows(series))
+for step in range(3):
+    opt.zero_grad()
+    net(x).mean().backward()
+    opt.step()
+"""),
     "in a dataset": ("division_by_zero", """
 class Rows(torch.utils.data.Dataset):
     def __init__(self):

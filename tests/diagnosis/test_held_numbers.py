@@ -140,7 +140,9 @@ loss.backward()
 torch.optim.SGD(net.parameters(), lr=0.1).step()
 """
 WIDE = """
-nn.init.normal_(net[0].weight, std=1 / max(4 - 4, 1e-40))
+def widen(layer):
+    nn.init.normal_(layer.weight, std=1 / max(layer.in_features - 4, 1e-40))
+widen(net[0])
 loss = net(x).mean()
 loss.backward()
 torch.optim.SGD(net.parameters(), lr=0.1).step()

@@ -380,6 +380,7 @@ SILENT: dict[str, list[str]] = {
     "log-sigmoid": ["return F.logsigmoid(x)", "return torch.log(torch.sigmoid(x) + 1)"],
     "log1m-sigmoid": ["return F.logsigmoid(-x)", "return torch.log(2 - torch.sigmoid(x))"],
     "log1p-exp": [
+        "return (lambda z: z.exp().log1p())(x.masked_fill(x > 18, 0))",
         "return torch.log1p(torch.exp(-x.abs()))",
         "return torch.log(1 + torch.exp(-(x ** 2)))",
         "return F.softplus(x)",
@@ -401,6 +402,7 @@ SILENT: dict[str, list[str]] = {
     "tanh-logdet": ["return torch.log(1 + torch.tanh(x) ** 2)", "return 1 - torch.tanh(x) ** 2"],
     "log-det": ["return torch.logdet(x)", "return torch.linalg.slogdet(x)[1]"],
     "p-log-p": [
+        "q = 1 - (0.98 * x + 0.01)\nreturn q * torch.log(q)",
         "p = x[x > 0]\nreturn -(p * p.log()).sum()",
         "p = x[x > 0]\nreturn -np.sum(p * np.log(p))",
         "return (x * torch.log(x + 1e-9)).sum()",
@@ -409,6 +411,7 @@ SILENT: dict[str, list[str]] = {
         "return 2.0 * torch.log(torch.tensor(2.0))",
     ],
     "logit-hand": [
+        "u = torch.empty_like(x).uniform_(1e-6, 1 - 1e-6)\nreturn torch.log(u) - torch.log(1 - u)",
         "return torch.logit(x)",
         "p = x.clamp(1e-6, 1 - 1e-6)\nreturn torch.log(p / (1 - p))",
         "return torch.log(x / (1 - y))",
@@ -439,6 +442,8 @@ SILENT: dict[str, list[str]] = {
         "n = mask.sum()\nassert n > 0\nreturn (x * mask).sum() / n",
     ],
     "div-norm": [
+        "first = x[:, 0:1]\nreturn x / torch.norm(first, dim=-1, keepdim=True)",
+        "return x / x.narrow(1, 0, 1).norm(dim=-1, keepdim=True)",
         "v = F.normalize(x, dim=-1)\nreturn v / v.norm(dim=-1, keepdim=True)",
         "return F.normalize(x, dim=-1)",
         "return x / (x.norm(dim=-1, keepdim=True) + 1e-6)",
@@ -605,6 +610,7 @@ SILENT: dict[str, list[str]] = {
         "best = float('inf') * 1",
     ],
     "half-mask-literal": [
+        "h = x.half()\nreturn torch.where(y == 0, -2147483647, z)",
         "return x.masked_fill(mask, -1e9)",
         "h = x.half()\nreturn h.masked_fill(mask, -1e4)",
         "h = x.half()\nreturn h.float().masked_fill(mask, -1e9)",
@@ -671,6 +677,7 @@ SILENT: dict[str, list[str]] = {
         "return math.log(math.cosh(0.5))",
     ],
     "div-self": [
+        "self = model\nself.last = self.step\nself.go()\nreturn x / (self.step - self.last)",
         "return x / (x - y)",
         "return x - x / 2",
         "return x / (x.max() - x.min() + 1e-6)",

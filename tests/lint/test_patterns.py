@@ -166,6 +166,9 @@ def test_what_nobody_trains_with_is_information(path: str) -> None:
         ("p = torch.softmax(x, -1)\nreturn p * torch.log(p + 1e-8)", "info"),
         ("loss = y * torch.log(torch.softmax(x, -1) + 1e-8)\nloss.backward()", "warning"),
         ("return torch.log(1 - torch.tanh(x) ** 2 + 1e-6)", "info"),
+        ("p = x.sigmoid()\nloss = -p * torch.log(p + 1e-8)\nloss.backward()", "info"),
+        ("return torch.log(torch.prod(x, 1))", "info"),
+        ("return torch.log(torch.prod(x.sigmoid(), 1))", "warning"),
         (
             "if not model.training:\n    x = torch.cross(x, y)\n    x = x / x.norm()\nreturn x",
             "info",

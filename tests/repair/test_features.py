@@ -74,7 +74,9 @@ def test_an_unscaled_column_is_standardised_where_it_comes_in(
 def test_the_sample_of_a_broken_sensor_is_left_out(
     batch: str, loader: str, repairs: RepairServer, tmp_path: Path
 ) -> None:
-    loop = LOADER.format(batch=batch, loader=loader)
+    loop = LOADER.format(batch=batch, loader=loader).replace(
+        "(features, target)", "(*[features, target])"
+    )
     found = repairs.fix(write(tmp_path, SENSOR, loop, norm="nn.BatchNorm1d(8)"))
     assert (found["fixes"][0]["kind"], found["fixes"][0]["verdict"]) == (
         "drop_outliers",
@@ -84,6 +86,18 @@ def test_the_sample_of_a_broken_sensor_is_left_out(
     at = lines.index("        usual = (xb.abs() < 1e11).flatten(1).all(dim=1)")
     assert lines[at - 1] == "        # one step"
     assert lines[at + 1] == "        xb, yb = xb[usual], yb[usual]"
+
+
+def test_it_is_left_out_of_tables_that_the_source_shows(
+    repairs: RepairServer, tmp_path: Path
+) -> None:
+    loop = LOADER.format(batch="xb, yb", loader="loader")
+    found = repairs.fix(write(tmp_path, SENSOR, loop, norm="nn.BatchNorm1d(8)"))
+    assert found["fixes"][0]["verdict"] == "verified"
+    lines = next(iter(found["texts"].values())).splitlines()
+    at = lines.index("measured = (features.abs() < 1e11).all(dim=1)")
+    assert lines[at + 1] == "features, target = features[measured], target[measured]"
+    assert lines[at + 2].startswith("loader =")
 
 
 def test_ordinary_data_is_not_touched_for_a_high_rate(

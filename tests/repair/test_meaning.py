@@ -111,8 +111,8 @@ print(loss.item())
         START.format(outputs=2, lr=0.01)
         + """
 for step in range(6):
+    model.bias.data[1] = 3 if step < 4 else -3
     mean, raw = model(torch.randn(16, 4)).unbind(1)
-    raw = raw + (3 if step < 4 else -3)
     var = torch.relu(raw)
     loss = (torch.log(var) + (mean - 1) ** 2 / var).mean()
     LOOP

@@ -72,8 +72,8 @@ REWRITES = [
     Rewrite(
         "contrastive_loss_by_hand",
         "top = torch.exp(x.diagonal())\n    all_ = torch.exp(x).sum(dim=1)\n    return -torch.log(top / all_)",
-        "    return -(x.diagonal() - torch.logsumexp(x, dim=1))",
-        "[[200.0, 199.0], [1.0, 2.0]]", TAME, "log_ratio",
+        "    return -(top - torch.logsumexp(x, dim=1))",
+        "[[200.0, 199.0], [1.0, 2.0]]", TAME, "log_space",
         lambda x: -(x.diagonal() - x.logsumexp(1)),
     ),
     Rewrite(
@@ -147,7 +147,7 @@ REWRITES = [
     ),
     Rewrite(
         "logsumexp_of_all", "return torch.log(torch.exp(x).sum())",
-        "    return torch.logsumexp(x.flatten(), 0)", "[[100.0, 99.0], [1.0, 2.0]]", TAME, "logsumexp",
+        "    return torch.logsumexp(x.flatten(), dim=0)", "[[100.0, 99.0], [1.0, 2.0]]", TAME, "logsumexp",
         lambda x: x.flatten().logsumexp(0),
     ),
     Rewrite(

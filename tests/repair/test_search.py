@@ -20,7 +20,7 @@ VERIFIED = {
     "fp16_attention_scores": "scale_first",
     "retrieval_expanded_distances": "cdist",
     "ols_dummy_columns_solve": "lstsq",
-    "worker_dataset_zscore": "drop_samples",
+    "worker_dataset_zscore": "unit_spread",
     "mha_padded_patient": "guard_mask",
     "opt_half_adam": "optimizer_eps",
     "deep_mlp_huge_gain": "kaiming_init",

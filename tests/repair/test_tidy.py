@@ -41,3 +41,10 @@ def test_a_module_that_another_file_reads_stays(other: str) -> None:
 def test_what_nobody_read_before_is_not_touched() -> None:
     text = "import os\nimport torch\n" + BEFORE
     assert "import os\n" in tidied(text, "import os\nimport torch\n" + AFTER, [])
+
+
+def test_an_import_of_several_names_keeps_those_that_are_read() -> None:
+    before = "import math, sys\nfrom torch.nn.functional import softmax, log_softmax as ls\nprint(math.pi, softmax, ls)\n"
+    after = before.replace("print(math.pi, softmax, ls)", "print(ls)")
+    expected = "import math, sys\nfrom torch.nn.functional import log_softmax as ls\nprint(ls)\n"
+    assert tidied(before, after, []) == expected.replace("import math, sys", "import sys")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -10,6 +11,8 @@ from whynan.arrays.numpy_errors import Event, Place
 from whynan.arrays.reach import Way, way, way_to_site
 from whynan.model import Evidence, OpRecord, Site, TensorStats, kind_of
 from whynan.source.quotes import short_path
+
+CLEANS = re.compile(r"nan|finite|isinf|notna|isna|fillna|dropna|where|mask")
 
 
 def crossed(evidence: Evidence, events: Sequence[Event], here: tuple[Place, ...]) -> Evidence:
@@ -21,7 +24,7 @@ def crossed(evidence: Evidence, events: Sequence[Event], here: tuple[Place, ...]
         return evidence  # a state that was loaded
     stats = value.stats if value is not None else None
     numbers = _numbers(evidence) if is_number else frozenset()
-    site, unsure = entry.site, evidence
+    site, unsure, likely = entry.site, evidence, list[Event]()
     for event in events:
         found = way(event.places, here)
         for place in (site, site.caller) if site is not None else ():
@@ -34,15 +37,40 @@ def crossed(evidence: Evidence, events: Sequence[Event], here: tuple[Place, ...]
         is_argument = site is not None and _is_within(made.site, site)
         fits = any(_fits(op, stats) or _is_one_of(op, numbers) for op in makers)
         if found.seen or is_argument or fits:
-            # NumPy knows no steps: the value counts to the one in which it came in.
-            made, *on = (replace(op, step=entry.step) for op in (made, *event.followers))
-            return replace(
-                evidence, origin=made, origin_kind="operation", path=(*on, entry, *evidence.path),
-                incomplete=event.evidence.incomplete,
-            )  # fmt: skip
+            return _joined(evidence, event)
+        if any(_may_be(op, stats, numbers) for op in makers):
+            likely.append(event)
         if unsure is evidence:
             unsure = replace(evidence, incomplete=_perhaps(event, found))
+    if len(likely) == 1 and not _is_cleaned(likely[0]):
+        return _joined(evidence, likely[0])  # nothing else of that kind leads there
     return unsure
+
+
+def _joined(evidence: Evidence, event: Event) -> Evidence:
+    entry = evidence.origin
+    # NumPy knows no steps: the value counts to the one in which it came in.
+    made, *on = (replace(op, step=entry.step) for op in (event.evidence.origin, *event.followers))
+    return replace(
+        evidence, origin=made, origin_kind="operation", path=(*on, entry, *evidence.path),
+        incomplete=event.evidence.incomplete,
+    )  # fmt: skip
+
+
+def _may_be(op: OpRecord, came_in: TensorStats | None, numbers: frozenset[str]) -> bool:
+    """Of the kind that came in, and no more of them."""
+    made = op.out
+    if op.value is None or math.isfinite(op.value):
+        return False
+    if came_in is None or made is None:
+        return kind_of(op.value) in numbers
+    field = {"nan": "nan", "inf": "posinf", "-inf": "neginf"}[kind_of(op.value)]
+    return bool(0 < getattr(made, field) <= getattr(came_in, field))
+
+
+def _is_cleaned(event: Event) -> bool:
+    """Whether the program looks for such values near where this one was made: it may be gone."""
+    return any(CLEANS.search(name) for place in event.places for name in place.code.co_names)
 
 
 def _numbers(evidence: Evidence) -> frozenset[str]:

@@ -53,7 +53,7 @@ def lint(
 
     from whynan.lint import cache
     from whynan.lint.files import find
-    from whynan.lint.runner import Task, run
+    from whynan.lint.runner import Task, rarely_collect, run
     from whynan.lint.selection import choose, read_config
 
     if lsp:
@@ -75,6 +75,7 @@ def lint(
     choose(task.select, task.ignore)  # a wrong name is said before any file is read
     if paths == ("-",):
         return _standard_input(task, stdin_filename, style, statistics)
+    rarely_collect()
     results = list(run(find(paths, config), task, jobs))
     if task.cache:
         cache.prune(task.cache)

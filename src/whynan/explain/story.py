@@ -195,7 +195,7 @@ def told_sample(sample: Sample) -> str:
         known = f", item {sample.dataset_index} of the dataset"
     known += f" ({sample.called})" if sample.called else ""
     known += f", in `{sample.column}`" if sample.column else ""
-    if sample.size == 1 and sample.table is not None:
+    if sample.is_alone:
         return f"it was computed from{known.removeprefix(',')}"
     if sample.size == 1:
         return f"the batch is one sample{known}"

@@ -139,7 +139,8 @@ def _only_shown(term: Term, matches: dict[Span, tuple[Pattern, Match]]) -> None:
 def _weighed_by_itself(term: Term, matches: dict[Span, tuple[Pattern, Match]]) -> None:
     """In `p * log(p + eps)` the slope that the eps stops has no weight."""
     for p, other in (term.args, term.args[::-1]):
-        log = strip(other)
+        p, log = strip(p), strip(other)
+        p = p.args[0] if p.op == "neg" else p  # `-p * log(p + eps)`
         pattern, match = matches.get(_span(log), (None, None))
         if pattern is None or match is None or not log.args:
             continue

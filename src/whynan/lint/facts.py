@@ -31,7 +31,9 @@ SCHEDULE = re.compile(
     r"alpha|beta|sigma|gamma|decay|freq|theta|(^|[._])t$|time|step|schedule|lr|arange|pos|scale",
     re.I,
 )
-LOG_PROBABILITY = re.compile(r"(^|[._])log_?(softmax|p|probs?|probabilit(y|ies))$", re.I)
+LOG_PROBABILITY = re.compile(
+    r"(^|[._])(log_?(softmax|p|probs?|probabilit(y|ies))|distributions)$", re.I
+)
 # Files whose results nobody differentiates.
 NO_GRADIENT = re.compile(
     r"metric|(^|[/_])eval|process(ing|or)|feature_extract|quantiz|schedul|pipelin|inference|(^|/)data/"
@@ -80,6 +82,10 @@ def nonzero(term: Term, depth: int = 8) -> Sure:
     parts = (nonzero(a, depth - 1) for a in t.args)
     if t.op == "add":  # a shift by a constant says that the author thought of zero
         return max(parts, default=Sure.NO)
+    if t.op == "sub" and (rest := one_minus(t)) is not None and strip(rest).op == "add":
+        return max(
+            Sure.YES if number_of(a) else Sure.NO for a in strip(rest).args
+        )  # 1 - (0.98 * p + 0.01)
     if t.op in ("clamp", "clamp_min", "maximum"):
         floor = number_of(t.args[1]) if t.op == "maximum" and len(t.args) > 1 else t.const("min")
         return Sure.NO if isinstance(floor, int | float) and floor <= 0 else Sure.YES
@@ -137,7 +143,7 @@ def bounded_above(term: Term, depth: int = 8) -> bool:
     t = strip(term)
     if _is_called(term, LOG_PROBABILITY):
         return True
-    if t.op in ("where", "patched") or is_bounded(t.op):
+    if t.op in ("where", "patched", "masked_fill") or is_bounded(t.op):
         return t.op != "clamp" or t.get("max") is not None
     if t.op == "ifexp":
         return all(bounded_above(a, depth - 1) for a in t.args[1:])

@@ -195,6 +195,8 @@ class Reader:
 
     def _called(self, node: ast.Call) -> Term:
         function = node.func
+        if isinstance(function, ast.Lambda):
+            return self._at_once(function, node)
         callee = self._callee(function)
         args = self._arguments(node)
         own = self.own_class
@@ -217,6 +219,15 @@ class Reader:
         if given is not None:
             return given
         return Term("unknown", node, (*args, *kw.values()), value=last_word(function))
+
+    def _at_once(self, function: ast.Lambda, node: ast.Call) -> Term:
+        """`(lambda z: z.exp())(x)`."""
+        given = [self.read(a) for a in node.args]
+        before = dict(self.env)
+        self.env.update(zip([a.arg for a in function.args.args], given, strict=False))
+        term = self.read(function.body)
+        self.env = before
+        return term
 
     def _is_builtin(self, name: str) -> bool:
         return name in BUILTINS and self.scope.owner(name) is None

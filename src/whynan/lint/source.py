@@ -24,7 +24,7 @@ class Source:
         # The file and its folder say what the code is for; where the project lies does not.
         parts = path.replace("\\", "/").split("/")
         self.path = "/".join(parts[-2:])
-        self.is_metric = "metrics" in parts[:-1]
+        self.is_metric = any(part.endswith("metrics") for part in parts[:-1])
         self.text = text
         self.tree = tree
         # As the parser counts lines: form feeds and the like do not end one.

@@ -7,6 +7,7 @@ knows the term it was assigned, so that a rule states its pattern once.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import Literal
 
@@ -17,6 +18,7 @@ Value = float | int | str | bool | None
 
 # Change the shape or place of the values, not the values: a rule looks through them.
 SHAPE_OPS = that("keeps")
+PICKING = that("picks") | {"narrow", "diagonal"}
 SHAPE_ATTRIBUTES = frozenset({"T", "mT", "H", "data"})
 
 
@@ -118,15 +120,22 @@ def joined(*parts: Term) -> Kind:
     return "scalar" if kinds == {"scalar"} else "?"
 
 
-def strip(term: Term) -> Term:
-    """Follow variables and look through what changes only shape, place or type."""
+def strip(term: Term, *, whole: bool = False) -> Term:
+    """Follow variables and look through what changes only shape, place or type, and through what picks
+    some of the values, unless the `whole` is asked for."""
     for _ in range(24):
         term = resolve(term)
         shape_only = term.op in SHAPE_OPS or (term.op == "attr" and term.value in SHAPE_ATTRIBUTES)
-        if not shape_only or not term.args:
+        if not shape_only or not term.args or (whole and _picks(term)):
             return term
         term = term.args[0]
     return term
+
+
+def _picks(term: Term) -> bool:
+    if term.op == "index" and isinstance(term.node, ast.Subscript):
+        return not re.fullmatch(r"[\s,:.()]*(None[\s,:.()]*)*", ast.unparse(term.node.slice))
+    return term.op in PICKING
 
 
 def same(a: Term, b: Term, depth: int = 12) -> bool:
@@ -154,7 +163,7 @@ def same(a: Term, b: Term, depth: int = 12) -> bool:
 
 def same_values(a: Term, b: Term) -> bool:
     """As `same`, whatever the shapes."""
-    return same(a, b) or same(strip(a), strip(b))
+    return same(a, b) or same(strip(a, whole=True), strip(b, whole=True))
 
 
 def walk(term: Term, depth: int = 30) -> Iterator[Term]:

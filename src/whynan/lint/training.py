@@ -24,7 +24,7 @@ LOSS = re.compile(
 )
 # And what is done to data before, or with a result afterwards.
 UNTRAINED = re.compile(
-    r"pre_?process|post_?process|collate|augment|_wav|(roi|map)_l(e)?ve?ls?|targets?$|^_?(eval|test|valid(ate)?|infer|predict|sample|gen|generate|decode|plot|log|step)(_|$)",
+    r"pre_?process|post_?process|collate|augment|_wav|(roi|map)_l(e)?ve?ls?|targets?$|^_?(get|build|prepare|assign|encode|make)_\w*targets?|^_?(eval|test|valid(ate)?|detect|infer|predict|sample|gen|generate|decode|plot|log|step)(_|$)",
     re.I,
 )
 # Classes that transform, match or cost what nobody differentiates.

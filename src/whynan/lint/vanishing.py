@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from whynan.lint.facts import is_mask
-from whynan.lint.terms import Term, number_of, strip, walk_through
+from whynan.lint.terms import SHAPE_OPS, Term, number_of, strip, walk_through
 from whynan.ops.table import that
 
 GENERIC = re.compile(
@@ -20,7 +20,7 @@ MASKS = re.compile(r"mask", re.I)
 SELECTS = re.compile(
     r"valid|pos(itive)?s?$|(^|_)fg|foreground|pad|seq|len", re.I
 )  # of a mask's own name
-AS_IT_IS = ("piece", "item", "unknown", "merged", "patched")  # nothing is known of its making
+AS_IT_IS = ("piece", "item", "index", "unknown", "merged")  # nothing is known of its making
 CONSTANT = that("constant")
 PLACES = re.compile(r"(^|[._])(pos|positions?|coords?|coordinates|xyz|points?)(_|$)", re.I)
 
@@ -84,7 +84,8 @@ def _spelled(term: Term, depth: int = 8) -> set[str]:
     if term.op in ("name", "param", "attr"):
         return {_last(term)}
     found: set[str] = set()
-    return found.union(*(_spelled(a, depth - 1) for a in term.args)) if depth else found
+    parts = term.args[:1] if term.op in SHAPE_OPS else term.args
+    return found.union(*(_spelled(a, depth - 1) for a in parts)) if depth else found
 
 
 def _last(term: Term) -> str:

@@ -49,6 +49,11 @@ class Sample:
     called: str | None = None  # the file or the text that the item is, where the dataset has it
     table: str | None = None  # of a batch that no loader made: what its rows were taken from
 
+    @property
+    def is_alone(self) -> bool:
+        """An item of a list of the program's, in no batch."""
+        return self.size == 1 and self.table is not None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetch:

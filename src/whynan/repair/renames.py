@@ -95,7 +95,7 @@ def _called_right(case: Case, function: Place, word: str) -> dict[str, str]:
         return texts
     new, project, edits = _worded(old, word), Project(case), list[Edit]()
     try:
-        if any(True for _ in project.mentioning(new)):
+        if any(n.value == new for s in project.mentioning(new) for n in s.every(cst.Name)):
             return texts
         for source in project.mentioning(old):
             names = [n for n in source.every(cst.Name) if n.value == old]
@@ -144,10 +144,17 @@ def _new_name(source: Source, found: Holder, word: str) -> str | None:
     own = _of(source, found, found.name)
     seen = (n for n in source.every(cst.Name) if _around(source, n)[: len(found.function)] == found.function or not _around(source, n))  # fmt: skip
     taken = {n.value for n in seen}
-    spelled = {source.code(a.keyword) for a in source.every(cst.Arg) if a.keyword}
+    spelled = {source.code(a.keyword) for a in source.every(cst.Arg) if a.keyword and not _makes(source, a)}  # fmt: skip
     if new in taken or (found.function and found.name in spelled):
         return None
     return new if found.function or len(own) == len(variables) else None  # a function reads it
+
+
+def _makes(source: Source, arg: cst.Arg) -> bool:
+    """`Categorical(probs=p)`: that keyword belongs to a class."""
+    call = source.parent(arg)
+    name = source.code(call.func).split(".")[-1] if isinstance(call, cst.Call) else ""
+    return name[:1].isupper()
 
 
 def _of(source: Source, found: Holder, name: str) -> list[cst.Name]:

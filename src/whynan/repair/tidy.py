@@ -18,6 +18,8 @@ def tidied(before: str, after: str, others: Iterable[str]) -> str:
         return after
     lines = [*_imports(was, now), *_attributes(was, now, others)]
     kept = after.splitlines(keepends=True)
+    for line, narrower in _narrowed(was, now, kept).items():
+        kept[line - 1] = narrower
     for line in sorted(lines, reverse=True):
         del kept[line - 1]
     text = "".join(kept)
@@ -39,6 +41,21 @@ def _imports(was: ast.Module, now: ast.Module) -> list[int]:
         name = alias.asname or alias.name.split(".")[0]
         if name in read and name not in exported and node.lineno == node.end_lineno:
             found.append(node.lineno)
+    return found
+
+
+def _narrowed(was: ast.Module, now: ast.Module, text: list[str]) -> dict[int, str]:
+    """Imports of several names, some of which nothing reads any more."""
+    read, found = _names(was) - _names(now), dict[int, str]()
+    exported = {n.value for n in ast.walk(now) if isinstance(n, ast.Constant)}
+    for node in now.body:
+        if not isinstance(node, (ast.Import, ast.ImportFrom)) or len(node.names) < 2:
+            continue
+        kept = [a for a in node.names if (name := a.asname or a.name.split(".")[0]) not in read or name in exported]  # fmt: skip
+        plain = node.lineno == node.end_lineno and not set("#();") & set(text[node.lineno - 1])
+        if plain and kept and len(kept) < len(node.names):
+            node.names = kept
+            found[node.lineno] = ast.unparse(node) + "\n"
     return found
 
 

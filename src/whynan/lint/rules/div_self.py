@@ -18,6 +18,8 @@ When it is fine
 
 from __future__ import annotations
 
+import ast
+
 from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import number_of, same, strip, walk_through
 
@@ -29,6 +31,9 @@ def div_self(term: Term, here: Walker) -> Match | None:
         return None
     if not same(*divisor.args):
         return None
+    spelled = {ast.unparse(a.node) for a in divisor.args}
+    if len(spelled) > 1 and any("." in words for words in spelled):
+        return None  # `self.step - self.last`: what was once the same may have gone on
     if any(t.op.startswith(".") or t.op == "unknown" for t in walk_through(divisor)):
         return None  # `time.time() - start`: what a call gives may be another value each time
     return Match(

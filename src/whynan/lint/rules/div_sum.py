@@ -25,6 +25,7 @@ import re
 from whynan.lint.facts import guarded_divisor, is_mask
 from whynan.lint.table import Match, Term, Walker, pattern
 from whynan.lint.terms import number_of, same_values, strip
+from whynan.lint.vanishing import nothing_selected
 from whynan.ops.table import reading
 
 WHOLE = reading("reduction", "choice") | {".numel", ".size"}  # of a whole tensor
@@ -60,6 +61,7 @@ def div_sum(term: Term, here: Walker) -> Match | None:
         "keep the sum above 0: w.sum(...).clamp(min=1e-12)",
         elsewhere="keep the sum above 0: maximum(w.sum(...), 1e-12)",
         weak=not evidence,
+        severity=None if "mask" not in evidence or nothing_selected(total.args[0]) else "info",
     )
 
 

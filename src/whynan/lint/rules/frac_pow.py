@@ -51,14 +51,14 @@ def frac_pow(term: Term, here: Walker) -> Match | None:
         f"a power of {exponent:g} is NaN below 0 and has an infinite "
         f"{'value' if exponent < 0 else 'gradient'} at 0",
         "keep the base above 0: x.clamp(min=1e-12)",
-        severity=None if exponent < 1 and _is_computed(base) else "info",
+        severity=None if exponent < 1 and _is_computed(base) and not nonzero(x) else "info",
     )
 
 
 def _is_computed(base: Term) -> bool:
-    """Not a setting of a module, as in `1 - bn.momentum`, nor the length of what has one."""
+    """Not what may be a number, as in `1 - bn.momentum`, nor a length that is never 0."""
     parts = [strip(a) for a in base.args if number_of(a) is None]
-    if base.op == "sub" and all(p.op == "attr" and p.kind == "?" for p in parts):
+    if base.op == "sub" and len(parts) == 1 and parts[0].kind == "?":
         return False
     squared = is_square(base.args[0]) if base.op in ("sum", "mean") and base.args else None
     return squared is None or distance(squared)

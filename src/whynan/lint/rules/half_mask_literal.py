@@ -51,7 +51,7 @@ def half_mask_literal(term: Term, here: Walker) -> Match | None:
             dtype = f"{text(x, here)}.dtype"
             edit = call(term, here, "torch.finfo", dtype, uses=[x], shape="{}.min", instead=value)
     elif term.op == "where":
-        value = next((a for a in term.args[1:] if number_of(a) is not None), None)
+        value = next((a for a in term.args[1:] if isinstance(number_of(a), float)), None)
         if any(t.op in ("float", "double") for t in walk_through(term)):
             return None
     else:

@@ -48,7 +48,7 @@ def logit_hand(term: Term, here: Walker) -> Match | None:
         or resolve(p).op == "tensor"
     ):
         return None
-    if nonzero(p) is Sure.YES or tested(p, here):
+    if strip(p).op == "rand" or nonzero(p) is Sure.YES or tested(p, here):
         return None
     if any(t.op == "compare" and mentions(t, p) for b in here.env.values() for t in walk(b)):
         return None  # which of them are inside (0, 1) is looked at separately

@@ -39,9 +39,10 @@ def prod_probs(term: Term, here: Walker) -> Match | None:
             "`log(prod(x))` is -inf when the product underflows: 0.9**1000 is 0",
             "sum the logarithms: torch.log(x).sum(dim)",
             covers=(prod,),
+            severity=None if _of_probabilities(prod.args[0]) else "info",
         )
     is_made = strip(term.args[0]).op in ("softmax", "sigmoid")
-    if is_made or (term.op == "prod" and says(term.args[0], r"(^|_)(probs|likelihoods?)$")):
+    if is_made or (term.op == "prod" and _of_probabilities(term.args[0])):
         return Match(
             term,
             "a product of probabilities underflows: 0.9**1000 is 0",
@@ -49,3 +50,7 @@ def prod_probs(term: Term, here: Walker) -> Match | None:
             severity=None if is_made else "info",
         )
     return None
+
+
+def _of_probabilities(x: Term) -> bool:
+    return strip(x).op in ("softmax", "sigmoid") or says(x, r"(^|_)(probs|likelihoods?)$")

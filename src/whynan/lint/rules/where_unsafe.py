@@ -106,11 +106,7 @@ def _looks_at_an_end(condition: Term, ends: tuple[float, ...]) -> bool:
     if c.op in ("and", "or", "invert"):
         return any(_looks_at_an_end(a, ends) for a in c.args)
     numbers = [n for a in c.args if isinstance(n := number_of(a), int | float)]
-    return (
-        not numbers
-        or not ends
-        or any(abs(abs(n) - abs(end)) < 0.1 for n in numbers for end in ends)
-    )
+    return not ends or any(abs(abs(n) - abs(end)) < 0.1 for n in numbers for end in ends)
 
 
 def _risky(branch: Term, depth: int = 4, safe: bool = True) -> Iterator[tuple[Term, bool]]:

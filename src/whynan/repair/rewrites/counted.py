@@ -72,6 +72,8 @@ def _counted(case: Case, constants: Constants) -> Iterator[Candidate]:
             edit = Edit(source).replace(counter, f"{name} + 1")
         elif any(type(x) is float and x == 0 for x in case.origin.scalars.values()):
             continue  # a number that runs down to 0, not one of things
+        elif not isinstance(_gives(constants, source, counter), cst.Param):
+            continue  # a loop gives it as it is: what it counts was not there
         else:
             edit = Edit(source).replace(counter, f"max({name}, 1)")
         yield from case.change(edit, "count_from_1", TITLE, Tier.GUARD)

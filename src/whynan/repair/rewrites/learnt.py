@@ -14,6 +14,7 @@ from whynan.repair.edit import Edit
 from whynan.repair.rewrites.exponentials import LAYERS
 
 MECHANISMS = ("division_by_zero", "log_nonpositive", "invalid_domain", "gradient_singularity")
+FORWARD = ("division_by_zero", "log_nonpositive")
 POSITIVE = ("softplus", "relu", "elu")
 KEEPS = that("keeps")
 BETWEEN = that("keeps") | {"div", "mul"}
@@ -97,6 +98,9 @@ def _floored(case: Case) -> Iterator[Candidate]:
         call = fn(source, node) if source is not None else None
         if source is None or node is None or call is None or call.name != op.name or call.inplace:
             return
+        nearest = next((later.name for later in makers[place + 1 :] if later.name not in KEEPS), "")
+        if op.name == "relu" and (nearest not in LAYERS or case.mechanism not in FORWARD):
+            return  # a gate that is meant to close
         if op.name == "relu":
             text = call.rebuilt(
                 "softplus", source.code(call.operand), namespace=source.functional()

@@ -28,7 +28,6 @@ TITLES = {
 }
 DEPTH = 12
 DIAGONALS = ("diag", "diagonal")
-SUMS = ("sum", "cumsum", "mean")
 JOINS = reading("join")
 
 
@@ -47,8 +46,7 @@ def propose(case: Case, *, open_: bool = False) -> Iterator[Candidate]:
             touched |= form.touched()
         if node in touched and not edit.is_nested():
             alone = fn(source, cst.parse_expression(forms[0].text)) if len(forms) == 1 else None
-            name = alone.name if alone is not None and alone.namespace is not None else ""
-            kind = name if name in TITLES else "log_space"
+            kind = alone.name if alone is not None and alone.name in TITLES else "log_space"
             yield from case.change(edit, kind, TITLES[kind], Tier.EXACT)
             return
 

@@ -14,7 +14,7 @@ from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.source import Expression, Source
 
-CALLED = re.compile(r"(^|[^a-z])(mask|masks|valid|keep|alive|active|present|observed|known|loss_mask|weight|weights|w)([^a-z]|$)")  # fmt: skip
+CALLED = re.compile(r"(^|[^a-z])(mask|masks|valid|keep|alive|active|present|observed|known)([^a-z]|$)")  # fmt: skip
 SINGULAR = frozenset(
     {"gradient_singularity", "sqrt_negative", "invalid_domain", "log_nonpositive", "division_by_zero",
      "inf_minus_inf"}
