@@ -70,7 +70,9 @@ def _may_be(op: OpRecord, came_in: TensorStats | None, numbers: frozenset[str]) 
 
 def _is_cleaned(event: Event) -> bool:
     """Whether the program looks for such values near where this one was made: it may be gone."""
-    return any(CLEANS.search(name) for place in event.places for name in place.code.co_names)
+    made_in = event.places[0].code.co_filename
+    near = [place.code for place in event.places if place.code.co_filename == made_in]
+    return any(CLEANS.search(name) for code in near for name in code.co_names)
 
 
 def _numbers(evidence: Evidence) -> frozenset[str]:

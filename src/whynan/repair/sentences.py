@@ -11,6 +11,7 @@ from whynan.model import number
 from whynan.ops.table import row, that
 from whynan.repair.calls import binary, fn
 from whynan.repair.case import Case
+from whynan.repair.rewrites.amounts import is_count
 from whynan.repair.rewrites.kernels import underflowed_kernel
 from whynan.repair.rewrites.masks import MASKED, draws
 from whynan.repair.rewrites.matrices import is_indefinite
@@ -105,8 +106,8 @@ def _empty(case: Case) -> str | None:
         return None
     return (
         "there is nothing to average: 0 values were left when it was computed, and no number is right "
-        "for the mean of nothing. Look at what chose them: a filter or split that lets nothing "
-        "through, a loader that gives no batch (`drop_last=True` with fewer samples than a batch)"
+        "for the mean of nothing. Where groups may be empty, leave those out of what is added up; else "
+        "look at what chose them: a filter, a split, `drop_last=True` with fewer samples than a batch"
     )
 
 
@@ -121,10 +122,12 @@ def _shares_of_nothing(case: Case) -> str | None:
     index = case.culprit.index if case.culprit is not None else None
     what = source.quoted(quotient.left, "the numerator")
     where = f"row {index[0]} of {what}" if index else what
-    return (
-        f"{where} adds up to 0: shares of nothing have no value, and no distribution can be made of them. Leave "
-        "such rows out where they are chosen, or count one more of each, which gives equal shares"
-    )
+    said = f"{where} adds up to 0: shares of nothing have no value, and no distribution can be made of them"
+    if is_count(case.culprit):
+        return f"{said}. Leave such rows out where they are chosen, or count one more of each, which gives equal shares"
+    if any(cause.code == "underflow" for cause in case.anomaly.finding.causes):
+        return f"{said}: all of them were rounded to 0. Stay with their logarithms, whose `torch.softmax` is these shares"
+    return f"{said}. Leave such rows out where they are chosen"
 
 
 def _dead_columns(case: Case) -> str | None:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 
+from whynan.diagnosis.log_fixes import log_fixes
 from whynan.diagnosis.makers import double_where, dropped_too_late, vanishing_divisor
 from whynan.diagnosis.naming import call_of, short_call
 from whynan.diagnosis.registry import rule
@@ -175,10 +176,10 @@ def _fixes(op: OpRecord, dtype: str) -> tuple[Fix, ...]:
 
 def _larger(op: OpRecord, dtype: str) -> tuple[Fix, ...]:
     """The divisor is too small: scaling anything down would make it worse."""
-    fixes = []
-    if "log_nonpositive" in row(forward_of(op.node)).fails:
-        fixes.append(Fix(kind="log_space", title="compute the logarithm without the small number: add logarithms instead of multiplying, with `logsumexp` for sums, `log_prob` or `log_softmax`"))  # fmt: skip
-        fixes.append(Fix(kind="clamp_argument", title="or keep its argument away from 0: `.clamp(min=1e-12)` in float32"))  # fmt: skip
+    fixes = list[Fix]()
+    divisor = vanishing_divisor(op)
+    if "log_nonpositive" in row(forward_of(op.node)).fails and divisor is not None:
+        fixes += log_fixes(divisor)
     else:
         fixes.append(Fix(kind="clamp_denominator", title="keep the divisor from becoming that small: `.clamp(min=1e-6)`, or as much as makes sense for it"))  # fmt: skip
     if dtype == "float16":

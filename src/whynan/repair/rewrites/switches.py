@@ -107,7 +107,9 @@ def _exactly(case: Case) -> Iterator[Candidate]:
     for opinion in _asked(case):
         if opinion.is_setting and not opinion.nonfinite:
             switch = opinion.how.removeprefix("with ")
-            title = "compute as exactly as in the beginning: the setting is taken back"
+            title = (
+                f"compute as exactly as in the beginning, {opinion.how}: the setting is taken back"
+            )
             yield from _from_the_start(case, switch, "full_precision", title)
 
 
