@@ -302,7 +302,7 @@ def _unstable(optimizer: torch.optim.Optimizer | None) -> Unstable | None:
         )
         if scaled or not isinstance(rate, float | int) or not isinstance(decay, float | int):
             continue
-        if rate * decay > 2:
+        if decay >= 1 and math.isfinite(rate) and rate * decay > 2:  # else it is the rate
             why = f"times lr {number(rate)} it is {number(rate * decay)}, and above 2 each step leaves a weight larger than it was"
             return Unstable(name="weight_decay", value=float(decay), why=why)
     return None
