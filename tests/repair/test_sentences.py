@@ -39,7 +39,7 @@ for step in range(3):
 old = x[:, 0] > 50
 print("loss of the old", net(x[old]).square().mean().item())
 """,
-        ["there is nothing to average", "a filter or split that lets nothing through"],
+        ["there is nothing to average", "look at what chose them: a filter, a split"],
     ),
     "a column without a number": (
         START

@@ -36,6 +36,7 @@ def test_a_program_that_is_recorded_finds_everything_in_its_place() -> None:
 
 
 def test_the_collector_does_not_look_through_what_is_set_aside() -> None:
+    gc.unfreeze()
     patches, aside = Patches(), SetAside()
     circle = Circle()
     gone = weakref.ref(circle)
