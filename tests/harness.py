@@ -257,10 +257,9 @@ def _second_run(job: dict[str, Any]) -> int:
 
 
 def _serve(requests: IO[str], answers: IO[str]) -> None:
+    import libcst.metadata  # noqa: F401  # and this for its first report
     import torch
     import torch._dynamo  # each child would import it again for its first optimizer
-
-    import whynan.repair.first  # noqa: F401  # and this for its first report
 
     for name in sys.argv[1:]:
         importlib.import_module(name)

@@ -204,5 +204,8 @@ class Findings:
             folder = folder / f"rank-{self.lockstep.job.rank}"
         command, telling = [self.command.target, *self.command.args], self.telling
         fill_capsule(
-            folder, self.watch, command, lambda: telling.recording.of(telling.diagnosis("anomaly"))
+            folder,
+            self.watch,
+            command,
+            lambda: telling.with_changes().of(telling.diagnosis("anomaly")),
         )

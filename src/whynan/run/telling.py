@@ -34,7 +34,7 @@ class Telling:
 
     def show(self, *, fixes_follow: bool) -> None:
         """The anomalies that were not shown yet. What nobody could read counts for nothing."""
-        new = self._with_changes().evidence[self._shown :]
+        new = self.with_changes().evidence[self._shown :]
         if not new or self.is_silent or not self._options.is_shown:
             return
         if voice.report(self._drawn(new, fixes_follow)):
@@ -54,7 +54,7 @@ class Telling:
             return in_short(new, error)
 
     def diagnosis(self, outcome: Outcome) -> Diagnosis:
-        result = diagnose(self._with_changes(), script=self._program.target, outcome=outcome)
+        result = diagnose(self.with_changes(), script=self._program.target, outcome=outcome)
         unsaid = voice.unsaid()
         return replace(
             result,
@@ -72,9 +72,9 @@ class Telling:
         except Exception as error:
             voice.say(f"nothing could be written: {error!r}")
             return
-        self.outputs.write(diagnosis, self._with_changes(), is_last=is_last)
+        self.outputs.write(diagnosis, self.with_changes(), is_last=is_last)
 
-    def _with_changes(self) -> Recording:
+    def with_changes(self) -> Recording:
         """What is known, each harm with the change that the source shows for it."""
         if not self._options.is_shown or not self.recording.evidence or self.is_silent:
             return self.recording
