@@ -90,7 +90,8 @@ def _is_better(candidate: Candidate, words: Fix | None, anomaly: Anomaly) -> boo
     if said == "setting" and kind == "clamp_base":
         return True  # the exponent is the modeller's choice
     if candidate.tier is Tier.TRAINING:
-        return answers_cause(candidate, anomaly) and kind in (said, "standardise", "kaiming_init")
+        named = (said, "standardise", "kaiming_init", "lower_momentum", "lower_weight_decay")
+        return answers_cause(candidate, anomaly) and kind in named
     return candidate.tier is Tier.EXACT or said not in ELSEWHERE
 
 

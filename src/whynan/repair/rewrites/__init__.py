@@ -60,6 +60,8 @@ REMEDIES = {
     "drop_outliers": {"bad_data"},
     "drop_fill_values": {"bad_data"},
     "clip_grad_norm": {"exploding_gradients"},
+    "lower_momentum": {"setting"},
+    "lower_weight_decay": {"setting"},
 }
 
 # A number chosen for the singular point alone: the last resort of the guards.
