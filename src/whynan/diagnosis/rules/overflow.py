@@ -180,6 +180,8 @@ def _larger(op: OpRecord, dtype: str) -> tuple[Fix, ...]:
     divisor = vanishing_divisor(op)
     if "log_nonpositive" in row(forward_of(op.node)).fails and divisor is not None:
         fixes += log_fixes(divisor)
+        if fixes[0].kind == "clamp_argument":
+            fixes.insert(0, Fix(kind="log_space", title="compute the logarithm without the small number: add logarithms instead of multiplying, with `logsumexp` for sums"))  # fmt: skip
     else:
         fixes.append(Fix(kind="clamp_denominator", title="keep the divisor from becoming that small: `.clamp(min=1e-6)`, or as much as makes sense for it"))  # fmt: skip
     if dtype == "float16":
