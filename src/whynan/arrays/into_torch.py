@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import math
 import re
 from collections.abc import Sequence
@@ -38,7 +39,7 @@ def crossed(evidence: Evidence, events: Sequence[Event], here: tuple[Place, ...]
         fits = any(_fits(op, stats) or _is_one_of(op, numbers) for op in makers)
         if found.seen or is_argument or fits:
             return _joined(evidence, event)
-        if any(_may_be(op, stats, numbers) for op in makers):
+        if stats is not None and any(_may_be(op, stats) for op in makers):
             likely.append(event)
         if unsure is evidence:
             unsure = replace(evidence, incomplete=_perhaps(event, found))
@@ -57,22 +58,22 @@ def _joined(evidence: Evidence, event: Event) -> Evidence:
     )  # fmt: skip
 
 
-def _may_be(op: OpRecord, came_in: TensorStats | None, numbers: frozenset[str]) -> bool:
+def _may_be(op: OpRecord, came_in: TensorStats) -> bool:
     """Of the kind that came in, and no more of them."""
     made = op.out
-    if op.value is None or math.isfinite(op.value):
+    if made is None or op.value is None or math.isfinite(op.value):
         return False
-    if came_in is None or made is None:
-        return kind_of(op.value) in numbers
     field = {"nan": "nan", "inf": "posinf", "-inf": "neginf"}[kind_of(op.value)]
     return bool(0 < getattr(made, field) <= getattr(came_in, field))
 
 
 def _is_cleaned(event: Event) -> bool:
-    """Whether the program looks for such values near where this one was made: it may be gone."""
+    """Whether the program looks for such values near where this one was made, or chooses by comparing:
+    it may be gone."""
     made_in = event.places[0].code.co_filename
     near = [place.code for place in event.places if place.code.co_filename == made_in]
-    return any(CLEANS.search(name) for code in near for name in code.co_names)
+    chooses = any(i.opname == "COMPARE_OP" for code in near for i in dis.get_instructions(code))
+    return chooses or any(CLEANS.search(name) for code in near for name in code.co_names)
 
 
 def _numbers(evidence: Evidence) -> frozenset[str]:

@@ -61,6 +61,7 @@ class NumpyWatch:
         self._undo: list[Callable[[], object]] = []
         self._looking: int | None = None  # the thread in which we look at something
         self._showing = False
+        self._is_shown = False  # no filter of the program's keeps back the warning that we repeat
         self._looks = 0
         self._impl: Any = None
         self._tables_watched = False
@@ -78,6 +79,7 @@ class NumpyWatch:
 
         def show(message: Any) -> None:
             if self._looking == threading.get_ident():
+                self._is_shown = True
                 return  # an operation that is done again
             frame = sys._getframe(1)
             self._quietly(lambda: self._warned(message, frame))
@@ -104,12 +106,19 @@ class NumpyWatch:
         if self._looking == threading.get_ident() or len(self.events) >= MAX_EVENTS:
             return
 
-        def look() -> None:
-            event = event_of(frame, f"{kind} encountered in an operation")
-            if event is not None:
-                self._happened(replace(event, is_hidden=True))
+        said = f"{kind} encountered in an operation"
 
-        self._quietly(look)
+        def look() -> None:
+            event = event_of(frame, said)
+            if event is not None:
+                self._happened(replace(event, is_hidden=not self._is_shown))
+
+        before, self._looking, self._is_shown = self._looking, threading.get_ident(), False
+        try:
+            warnings.warn(said, RuntimeWarning, stacklevel=3)  # a filter may make it an error
+        finally:
+            self._looking = before
+            self._quietly(look)
 
     def add(self, name: str) -> None:
         """A library that the program has imported."""

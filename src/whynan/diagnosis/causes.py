@@ -10,7 +10,6 @@ from whynan.diagnosis.circumstances import causes_around
 from whynan.diagnosis.framework import autocast_of
 from whynan.diagnosis.given import (
     MAX_SHOWN,
-    REFUSED,
     a_setting,
     came_in,
     computed,
@@ -41,7 +40,7 @@ from whynan.diagnosis.makers import (
 )
 from whynan.diagnosis.optimizer_fixes import negative_average, takes_off_a_square
 from whynan.diagnosis.words import dtype_tiny, plural
-from whynan.model import Cause, Evidence, Operand, OpRecord, number
+from whynan.model import REFUSED, Cause, Evidence, Operand, OpRecord, number
 from whynan.ops.table import forward_of, row, spelled
 
 UNDERFLOWING = spelled(lambda op: 0 in op.rounds)
@@ -70,13 +69,9 @@ def causes_of(
         found += _from_small(op, culprit)
     found += _from_function(op, culprit)
     found += _from_mask(mechanism, op)
-    if evidence.around.setting is not None and mechanism == "overflow":
-        # Its own number: no other type would make that a sensible one.
-        found += (
-            a_setting(evidence.around.setting)
-            if evidence.around.setting.value in op.scalars.values()
-            else ()
-        )
+    setting = evidence.around.setting
+    if setting is not None and mechanism == "overflow" and setting.value in op.scalars.values():
+        found += a_setting(setting)  # its own number: no other type would make it a sensible one
     if not found and culprit is not None and mechanism == "empty_reduction":
         found += too_few(op, culprit)
     found += computed_argument(op)
@@ -94,8 +89,8 @@ def causes_of(
     found += causes_around(evidence, mechanism, culprit)
     if not found and culprit is not None:
         found += kept(op, culprit) if mechanism == "sqrt_negative" else ()
-    if evidence.around.setting is not None and not found:
-        found += a_setting(evidence.around.setting)
+    if setting is not None and not found:
+        found += a_setting(setting)
     if not found and culprit is not None and mechanism in LEAVES:
         found += unbounded(op, culprit)
     unique = {cause.code: cause for cause in reversed(found)}

@@ -7,12 +7,11 @@ import os
 from collections.abc import Iterator
 
 from whynan.diagnosis.makers import CHOOSING
-from whynan.model import FROM_BEFORE, Cause, Evidence, Operand, OpRecord, Setting, number
+from whynan.model import FROM_BEFORE, REFUSED, Cause, Evidence, Operand, OpRecord, Setting, number
 from whynan.ops.table import reading, that
 from whynan.source.settings import COMPUTING, odd_numbers
 from whynan.source.trees import expression_of
 
-REFUSED = "refused"  # a finite value, by a distribution: no operation of torch's
 MAX_SHOWN = 48
 HANDED_ON = CHOOSING | that("copies") | reading("join") | {"lift_fresh"}
 

@@ -31,6 +31,9 @@ AsCompiled = Literal["finite", "bad", "unseen"]
 Scalar = float | int | bool | str | None
 # Sources of an operand.
 FROM_BEFORE = "value from before the recording"
+REFUSED = (
+    "refused"  # the name of an origin that is no operation: a distribution refused a finite value
+)
 FROM_LOADER = "data from a DataLoader"
 FROM_GRADIENT = "gradient from before the recording"
 

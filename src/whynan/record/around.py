@@ -63,7 +63,7 @@ def look_around(evidence: Evidence, recorder: Recorder) -> Evidence:
                 moved=_moved(history[-1:], recorder),
                 moved_lately=_moved(_since_lowest(history), recorder),
                 setting=setting_of(evidence),
-                unstable=_unstable(recorder.updates.last()),
+                unstable=_unstable(recorder.updates.last()) if evidence.origin.step else None,
                 growth=growth_of(evidence, recorder.tracer.records),
                 loss_factor=recorder.losses.factor(),
             )

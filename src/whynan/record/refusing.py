@@ -9,20 +9,20 @@ from typing import Any
 
 import torch
 
-from whynan.model import Evidence, Operand, OpRecord, Scalar, Site
+from whynan.model import REFUSED, Evidence, Operand, OpRecord, Scalar, Site
 from whynan.record.exceptions import chain_of, frames_of, tracebacks
 from whynan.record.harm import Harm
 from whynan.record.reads import Given
 from whynan.record.records import Record
 from whynan.record.tracer import Tracer
 from whynan.record.upstream import Upstream
+from whynan.seam.private import base_of
 from whynan.seam.sites import Frames, site_of
 from whynan.seam.stats import stats_of
 from whynan.source.names import names_of
 from whynan.source.positions import node_at
 from whynan.source.trees import last_word, tree_of
 
-REFUSED = "refused"  # the name of such an origin
 CHECKS = "torch.distributions.distribution"  # the module whose functions refuse
 MAX_SHOWN = 60
 
@@ -95,7 +95,8 @@ def _words(constraint: Any) -> str:
 def is_trained(refused: Refused) -> bool:
     """Whether it is a parameter itself: no operation made it since its last update."""
     value = refused.value
-    kept = value if value._base is None else value._base
+    kept = base_of(value)
+    kept = value if kept is None else kept
     return kept.is_leaf and kept.requires_grad
 
 

@@ -127,6 +127,19 @@ class Constants:
             else:
                 raise Lost
 
+    def from_caller(self, source: Source, name: cst.CSTNode) -> Place | None:
+        """What the one call of the function gives, where a name is its parameter."""
+        given = source.given(name) if isinstance(name, cst.Name) else None
+        target = source.original(given.node) if given is not None else None
+        parameter = source.parent(target) if target is not None else None
+        try:
+            places = (
+                [*self.given_for(source, parameter)] if isinstance(parameter, cst.Param) else []
+            )
+        except Lost:
+            return None
+        return places[0] if len(places) == 1 else None
+
     def _calls(self, function: Place, owner: cst.ClassDef | None) -> list[Place]:
         assert isinstance(function.node, cst.FunctionDef)
         if owner is None or function.node.name.value != "__init__":

@@ -1,19 +1,19 @@
 """Python's collector of cycles, while a recording makes objects by the hundred thousand.
 
-It looks through everything alive whenever a quarter is new, torch's own 300,000 objects among it: more
-than half of what it costs to record small operations. So what is there when a recording begins is set
+It looks through everything alive whenever a quarter is new, torch's own 300,000 objects among it: about
+half of what it costs to record small operations. So what is there when a recording begins is set
 aside until it ends. A program that asks the collector for anything finds everything in its place.
 """
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
-from gc import freeze, get_freeze_count, unfreeze
 from typing import Any
 
-import gc  # isort: skip
-
 from whynan.seam.patches import Patches
+
+freeze, unfreeze, get_freeze_count = gc.freeze, gc.unfreeze, gc.get_freeze_count
 
 ASKED = ("collect", "get_objects", "get_referrers", "get_freeze_count")
 DECIDED = ("freeze", "unfreeze")  # by the program itself

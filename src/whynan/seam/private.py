@@ -170,6 +170,13 @@ has_storage: Callable[[Any], bool] = needed(
 storage_id: Callable[[Tensor], int] = needed(
     "torch._C._storage_id", since="1.13", lost="It is not known which tensors share memory."
 )
+base_of: Callable[[Tensor], Tensor | None] = operator.attrgetter(
+    read(
+        "torch.Tensor._base",
+        since="1.13",
+        lost="A view of a parameter that a distribution refuses is not known for that parameter.",
+    )
+)
 address_of: Callable[[torch.UntypedStorage], int] = operator.attrgetter(
     read(
         "torch.UntypedStorage._cdata",

@@ -20,11 +20,10 @@ When it is fine
 
 from __future__ import annotations
 
-from whynan.diagnosis.given import REFUSED
 from whynan.diagnosis.naming import short_call
 from whynan.diagnosis.registry import rule
 from whynan.diagnosis.words import at, called, origin_label, subject
-from whynan.model import Evidence, Finding, Fix, OpRecord, number
+from whynan.model import REFUSED, Evidence, Finding, Fix, OpRecord, number
 from whynan.ops.op import Domain
 from whynan.ops.table import failing, row
 

@@ -46,9 +46,11 @@ def propose(case: Case) -> Iterator[Candidate]:
 
 def _decaying(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
     """`u / expm1(u)`, which is 0 where `expm1` overflows: with a power that decays."""
-    quotient = source.parent(exp.node)
+    quotient, stats = source.parent(exp.node), case.culprit.stats if case.culprit else None
     if exp.name != "expm1" or binary(quotient, cst.Divide) is None or exp.inplace:
         return
+    if stats is None or stats.min is None or stats.min < 0:
+        return  # below 0 it is the other sign that overflows
     if isinstance(quotient, cst.BinaryOperation) and quotient.right is exp.node:
         u = source.receiver(exp.operand)
         text = f"{source.code(quotient.left)} * torch.exp(-{u}) / -torch.expm1(-{u})"

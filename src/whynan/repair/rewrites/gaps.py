@@ -11,7 +11,7 @@ from whynan.repair.calls import fn
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.constants import Constants
 from whynan.repair.edit import Edit
-from whynan.repair.places import Lost, Place
+from whynan.repair.places import Place
 from whynan.repair.project import Project
 from whynan.repair.rewrites.amounts import is_count, unused
 from whynan.repair.rewrites.outliers import cut_alike, last_given
@@ -125,7 +125,8 @@ def _outside_the_domain(case: Case) -> Iterator[Candidate]:
     one = len(stats.shape) == 1 or density is not None
     if not given or not rare or not one or is_count(operand):
         return
-    places = (Place(source, argument), *_given_by_the_caller(case, source, argument))
+    passed = Constants(Project(case)).from_caller(source, argument)
+    places = (Place(source, argument), *([passed] if passed is not None else []))
     found = ((p.source, *table) for p in places for table in _tables(p.source, p.node))
     for home, line, names, name, after in found:
         edit = Edit(home)
@@ -144,20 +145,6 @@ def _outside_the_domain(case: Case) -> Iterator[Candidate]:
         if density is not None and not stats.negatives and (stats.max or 0) > 1:
             yield from _half_the_smallest(case, home, line, name, after=after)
         return
-
-
-def _given_by_the_caller(case: Case, source: Source, name: Expression) -> list[Place]:
-    """What the one call of the function gives for its parameter."""
-    given = source.given(name) if isinstance(name, cst.Name) else None
-    target = source.original(given.node) if given is not None else None
-    parameter = source.parent(target) if target is not None else None
-    if not isinstance(parameter, cst.Param):
-        return []
-    try:
-        places = list(Constants(Project(case)).given_for(source, parameter))
-    except Lost:
-        return []
-    return places if len(places) == 1 else []
 
 
 def _density(node: Expression | None) -> Expression | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from whynan.model import OpRecord
+from whynan.model import REFUSED, OpRecord
 from whynan.ops.table import that
 from whynan.repair.calls import fn
 from whynan.repair.case import HALF, Candidate, Case, Tier
@@ -64,7 +64,7 @@ def _made_positive(case: Case) -> Iterator[Candidate]:
 def _refused(case: Case) -> Iterator[Candidate]:
     """`Normal(loc(h), 1 + scale(h))`, `Dirichlet(torch.relu(net(x)))`: a distribution needs it above 0."""
     source, call, operand = case.source, case.node, case.origin.inputs[:1]
-    if case.forward_op != "refused" or source is None or not isinstance(call, cst.Call):
+    if case.forward_op != REFUSED or source is None or not isinstance(call, cst.Call):
         return
     if case.origin.scalars.get("needs") != "above 0" or not any(
         op.name in LAYERS for op in operand[0].upstream

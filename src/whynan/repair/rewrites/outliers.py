@@ -11,7 +11,6 @@ from whynan.model import Oddity, number
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.constants import Constants
 from whynan.repair.edit import Edit
-from whynan.repair.places import Lost
 from whynan.repair.project import Project
 from whynan.repair.rewrites.amounts import unused
 from whynan.repair.rewrites.features import between
@@ -88,13 +87,8 @@ def _unpacked(
     target = source.original(given.node) if given is not None else None
     above = source.parent(target) if target is not None else None
     if isinstance(above, cst.Param):
-        try:
-            callers = list(constants.given_for(source, above))
-        except Lost:
-            return None
-        return (
-            _unpacked(constants, callers[0].source, callers[0].node) if len(callers) == 1 else None
-        )
+        place = constants.from_caller(source, use)
+        return _unpacked(constants, place.source, place.node) if place is not None else None
     names = source.parent(above) if isinstance(above, cst.Element) else None
     line = source.statement(target) if target is not None else None
     if not isinstance(names, cst.Tuple) or line is None or target is None:

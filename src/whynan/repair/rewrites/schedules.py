@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from whynan.model import OpRecord
+from whynan.model import REFUSED, OpRecord
 from whynan.repair.calls import binary, number_of
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.constants import Constants
@@ -22,7 +22,6 @@ from whynan.repair.source import Expression, Source
 SINGULAR = ("division_by_zero", "log_nonpositive", "gradient_singularity")
 DIVIDED, LOGARITHM = 0.1, 1e-3  # of the number that a schedule begins with: to divide by, for a log
 SET = (cst.Name, cst.Attribute, cst.Subscript)
-REFUSED = "refused"  # by a distribution
 ALMOST = "0.999"  # where a share of noise ends, so that something is left
 FROM_NUMBERS = ("lift_fresh", "scalar_tensor", "full", "fill")
 
