@@ -42,6 +42,7 @@ from whynan.repair.rewrites import (
     selection,
     spreads,
     squashed,
+    steps,
     switches,
     training,
 )
@@ -49,6 +50,7 @@ from whynan.repair.rewrites import (
 FAMILIES = (
     marked, entropy, noise, squashed, products, moments, existing, options, schedules, counted, logarithms, across, moved, running_sums, corrections, iterations, ceilings, exponentials, log_space, roots, selection, plain, division, domain, clamps, learnt, masks, matrices, precision, switches, spreads, gaps, reading, outliers, data,
     features,
+    steps,
     training,
 )  # fmt: skip
 
@@ -100,6 +102,8 @@ def _rank(candidate: Candidate, case: Case) -> float:
     """By tier; but where the learning rate is the cause, a guard would only hide it, and for inputs
     that were never scaled every rate is too high. Of the guards, those that say what the value means
     come before a bound, and another type comes last."""
+    if candidate.kind == "line_search":
+        return 0.5  # without one, any formula is asked at places where nobody meant to be
     if answers_cause(candidate, case.anomaly):
         return 0.4 if candidate.kind == "standardise" and candidate.texts else 0.5
     within = 0.1 * (candidate.kind in PLAIN_BOUNDS) + 0.2 * (candidate.kind == "bfloat16")

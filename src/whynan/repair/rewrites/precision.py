@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from whynan.ops.table import that
-from whynan.repair.calls import binary, fn
+from whynan.repair.calls import binary, fn, number_of
 from whynan.repair.case import HALF, Candidate, Case, Tier
 from whynan.repair.constants import Constants
 from whynan.repair.edit import Edit
@@ -23,6 +23,7 @@ HALVES = {
 }  # fmt: skip
 SCALES = 2.0**11  # a factor like this is a loss scale
 SMALL_LOSS = 1e3
+LOWER = (10, 7)  # powers of 2: of gradients that are larger than the loss, the second
 SATURATED = ("log_nonpositive", "gradient_singularity", "division_by_zero")
 LEFT_ALONE = that("casts") | {"backward", "step", "einsum"}  # no operation to widen
 PRODUCTS = ("matmul", "bmm", "mm", "mv")
@@ -72,10 +73,12 @@ def _lower_scale(case: Case, source: Source, node: Expression) -> Iterator[Candi
         found = constants.written(home, again) if home is not None and again is not None else None
         if found is None or not isinstance(found.node, Expression):
             continue
-        edit = Edit(found.source).replace(found.node, "2**10")
         place = f"{os.path.basename(found.source.path)}, line {found.source.line(found.node)}"
-        title = f"lower the loss scale to 2**10 where it is set ({place}): float16 ends at 65504, and {factor:g} times the loss lies beyond"
-        yield from case.change(edit, "lower_scale", title, Tier.EXACT)
+        for power in LOWER:
+            text = str(2**power) if number_of(found.node) is not None else f"2**{power}"
+            title = f"lower the loss scale to {text} where it is set ({place}): float16 ends at 65504, and {factor:g} times the loss lies beyond"
+            edit = Edit(found.source).replace(found.node, text)
+            yield from case.change(edit, "lower_scale", title, Tier.EXACT)
         return
 
 
