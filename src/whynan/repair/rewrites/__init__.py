@@ -44,11 +44,12 @@ from whynan.repair.rewrites import (
     squashed,
     steps,
     switches,
+    tables,
     training,
 )
 
 FAMILIES = (
-    marked, entropy, noise, squashed, products, moments, existing, options, schedules, counted, logarithms, across, moved, running_sums, corrections, iterations, ceilings, exponentials, log_space, roots, selection, plain, division, domain, clamps, learnt, masks, matrices, precision, switches, spreads, gaps, reading, outliers, data,
+    marked, entropy, noise, squashed, products, moments, existing, options, schedules, counted, logarithms, across, moved, running_sums, corrections, iterations, ceilings, exponentials, log_space, roots, selection, plain, division, domain, clamps, learnt, masks, matrices, tables, precision, switches, spreads, gaps, reading, outliers, data,
     features,
     steps,
     training,
@@ -77,7 +78,7 @@ def propose(case: Case) -> list[Candidate]:
     """Every change that fits the recorded dataflow and the source: exact ones first."""
     found: list[Candidate] = []
     for family in (
-        (schedules, counted, spreads, plain, arrays, gaps, reading, data)
+        (schedules, counted, tables, spreads, plain, arrays, gaps, reading, data)
         if arrays.is_array(case)
         else FAMILIES
     ):

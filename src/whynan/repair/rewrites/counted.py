@@ -76,7 +76,7 @@ def _counted(case: Case, constants: Constants) -> Iterator[Candidate]:
             edit = Edit(source).replace(counter, f"{name} + 1")
         elif any(type(x) is float and x == 0 for x in case.origin.scalars.values()):
             continue  # a number that runs down to 0, not one of things
-        elif not isinstance(_gives(constants, source, counter), cst.Param):
+        elif not isinstance(counter, cst.Name) or not _is_parameter(constants, source, counter):
             continue  # a loop gives it as it is: what it counts was not there
         else:
             edit = Edit(source).replace(counter, f"max({name}, 1)")
@@ -169,6 +169,10 @@ def _gives(constants: Constants, source: Source, name: cst.Name) -> cst.CSTNode 
     while isinstance(above, (cst.Element, cst.Tuple)):
         above = source.parent(above)
     return above if isinstance(above, (cst.Param, cst.For, cst.CompFor)) else None
+
+
+def _is_parameter(constants: Constants, source: Source, name: cst.Name) -> bool:
+    return isinstance(_gives(constants, source, name), cst.Param)
 
 
 def _is_numbered(

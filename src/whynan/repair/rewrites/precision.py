@@ -15,6 +15,7 @@ from whynan.repair.constants import Constants
 from whynan.repair.edit import Edit
 from whynan.repair.project import Project
 from whynan.repair.rewrites.roots import squared
+from whynan.repair.rewrites.tables import is_mark
 from whynan.repair.source import Expression, Source
 
 HALVES = {
@@ -49,14 +50,8 @@ def propose(case: Case) -> Iterator[Candidate]:
         and case.mechanism in ("overflow", "division_by_zero", "inf_minus_inf")
     ):
         for file in case.files():
-            if not _is_mark(case):
+            if not is_mark(case):
                 yield from _in_bfloat16(case, file)
-
-
-def _is_mark(case: Case) -> bool:
-    """The largest number of an integer type: 65535 stands for "no value", and is none in any type."""
-    value = case.origin.inputs[0].value if case.origin.inputs else None
-    return case.origin.name == "_to_copy" and value in (2.0**16 - 1, 2.0**31 - 1, 2.0**32 - 1)
 
 
 def _lower_scale(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:
