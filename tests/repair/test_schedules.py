@@ -387,6 +387,31 @@ for step in range(3):
         "count_from_1",
         ["        turn = np.float32(self.turn + 1)"],
     ),
+    "width that begins at 0": (
+        """
+import torch
+from torch import nn
+
+from widths import LENGTH, NOISE
+
+
+def raw(width):
+    width = torch.tensor(width)
+    return nn.Parameter(torch.log(torch.expm1(width)))
+
+
+length, noise = raw(LENGTH), raw(NOISE)
+optimizer = torch.optim.SGD([length, noise], lr=0.01)
+for step in range(3):
+    loss = nn.functional.softplus(torch.stack([length, noise])).square().sum()
+    LOOP
+--- widths.py
+LENGTH = 0.5
+NOISE = 0.0
+""",
+        "positive_setting",
+        ["NOISE = 0.01"],
+    ),
     "noise that leaves nothing": (
         """
 import torch

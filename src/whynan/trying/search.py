@@ -52,6 +52,7 @@ SETTINGS = (
     "softplus_output",
     "schedule_floor",
     "count_from_1",
+    "positive_setting",
 )
 # They make a number bearable that should not be there.
 COVERS = ("clamp_", "np_maximum", "clip_grad", "lower_lr")

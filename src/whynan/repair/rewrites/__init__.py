@@ -10,6 +10,7 @@ from whynan.repair.rewrites import (
     arrays,
     ceilings,
     clamps,
+    converged,
     corrections,
     counted,
     data,
@@ -47,9 +48,10 @@ from whynan.repair.rewrites import (
     tables,
     training,
 )
+from whynan.repair.rewrites.ratios import impossible
 
 FAMILIES = (
-    marked, entropy, noise, squashed, products, moments, existing, options, schedules, counted, logarithms, across, moved, running_sums, corrections, iterations, ceilings, exponentials, log_space, roots, selection, plain, division, domain, clamps, learnt, masks, matrices, tables, precision, switches, spreads, gaps, reading, outliers, data,
+    marked, entropy, noise, squashed, products, moments, existing, options, schedules, counted, logarithms, across, moved, running_sums, corrections, iterations, ceilings, exponentials, log_space, roots, selection, plain, converged, division, domain, clamps, learnt, masks, matrices, tables, precision, switches, spreads, gaps, reading, outliers, data,
     features,
     steps,
     training,
@@ -77,8 +79,10 @@ PLAIN_BOUNDS = frozenset(
 def propose(case: Case) -> list[Candidate]:
     """Every change that fits the recorded dataflow and the source: exact ones first."""
     found: list[Candidate] = []
+    if impossible(case) is not None:
+        return found  # of wrong numbers no bound makes right ones
     for family in (
-        (schedules, counted, tables, spreads, plain, arrays, gaps, reading, data)
+        (schedules, counted, converged, tables, spreads, plain, arrays, gaps, reading, data)
         if arrays.is_array(case)
         else FAMILIES
     ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Iterator
 
 import libcst as cst
@@ -12,12 +13,13 @@ from whynan.repair.calls import binary, fn, number_of
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.constants import Constants
 from whynan.repair.edit import Edit
-from whynan.repair.places import Lost, class_of, given_by
+from whynan.repair.places import Lost, Place, class_of, given_by
 from whynan.repair.project import Project
 from whynan.repair.rewrites.plain import NUMBERS, again, is_plain
 from whynan.repair.rewrites.schedules import FROM_NUMBERS, SINGULAR, behind, written
 from whynan.repair.source import Expression, Source
 
+SMALL = "0.01"
 LOGARITHMS = ("log", "log2", "log10")
 SCHEDULES = ("LambdaLR", "MultiplicativeLR")  # they count from 0
 PICKS = that("picks") | {"index", "select"}
@@ -78,9 +80,36 @@ def _counted(case: Case, constants: Constants) -> Iterator[Candidate]:
             continue  # a number that runs down to 0, not one of things
         elif not isinstance(counter, cst.Name) or not _is_parameter(constants, source, counter):
             continue  # a loop gives it as it is: what it counts was not there
+        elif (zeros := _fractions_of_0(constants, source, counter)) is not None:
+            yield from _positive(case, zeros)
+            continue
         else:
             edit = Edit(source).replace(counter, f"max({name}, 1)")
         yield from case.change(edit, "count_from_1", TITLE, Tier.GUARD)
+
+
+def _fractions_of_0(constants: Constants, source: Source, name: cst.Name) -> list[Place] | None:
+    """What is given for a parameter, if it is no number of things: `Noise(0.0)`; those that are 0."""
+    above = _gives(constants, source, name)
+    try:
+        given = [*constants.given_for(source, above)] if isinstance(above, cst.Param) else []
+    except Lost:
+        return None
+    literals = [constants.of(p.source, p.node) for p in given if isinstance(p.node, Expression)]
+    found = {p.node: p for p in literals if p is not None}
+    if not any(isinstance(p.node, cst.Float) for p in found.values()):
+        return None
+    return [p for p in found.values() if number_of(p.node) == 0]
+
+
+def _positive(case: Case, zeros: list[Place]) -> Iterator[Candidate]:
+    """`NOISE = 0.0` whose logarithm is taken: a small number where it is set."""
+    if len(zeros) == 1 and isinstance(zeros[0].node, Expression):
+        source, node = zeros[0].source, zeros[0].node
+        where = f"{os.path.basename(source.path)}, line {source.line(node)}"
+        title = f"begin above 0, at {SMALL} say, where 0 is set ({where}): it has no logarithm and can divide nothing"
+        edit = Edit(source).replace(node, SMALL)
+        yield from case.change(edit, "positive_setting", title, Tier.GUARD)
 
 
 def _counted_up(source: Source, parts: Iterable[cst.CSTNode]) -> list[Expression]:
