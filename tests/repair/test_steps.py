@@ -177,3 +177,21 @@ def test_equal_eigenvalues_of_the_start_are_drawn_apart(
         "        start = torch.eye(3).repeat(n, 1, 1)",
         "        self.shape = nn.Parameter(start + 0.05 * torch.randn_like(start))",
     ]
+
+
+def test_a_recurrence_is_bounded(repairs: RepairServer, tmp_path: Path) -> None:
+    text = """
+    import torch
+    from torch import nn
+
+    torch.manual_seed(0)
+    rnn = nn.RNN(2, 16, nonlinearity="relu")
+    nn.init.constant_(rnn.weight_hh_l0, 0.1)
+    optimizer = torch.optim.SGD(rnn.parameters(), lr=1e-3)
+    for step in range(4):
+        x = torch.rand(400 if step == 2 else 4, 1, 2)
+        loss = rnn(x)[1].square().mean()
+        LOOP
+    """
+    kind, lines = verified(repairs.fix(unpacked(tmp_path, text)))
+    assert (kind, lines) == ("bounded_recurrence", ['rnn = nn.RNN(2, 16, nonlinearity="tanh")'])
