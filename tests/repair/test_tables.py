@@ -56,7 +56,7 @@ y = torch.tensor(sales["up"].to_numpy())
 """
         + TRAINED,
         "drop_rows",
-        ['sales = sales[sales["net"] > 0]'],
+        ['sales = sales[sales["net"] != 0]'],
     ),
     "windows that never change": (
         HEAD
