@@ -20,8 +20,9 @@ from whynan.repair.edit import Edit
 from whynan.repair.flow import Flow, Log
 from whynan.repair.places import Lost, Place
 from whynan.repair.project import Project
-from whynan.repair.renames import AGAIN, holder, told_right
+from whynan.repair.renames import AGAIN, holder, keys_told_right, told_right
 from whynan.repair.rewrites import across, iterations, log_space, logarithms, products
+from whynan.repair.rewrites.producers import MODULES, behind
 from whynan.repair.source import Expression, Source
 
 FORMS = (*log_space.TITLES, "log_domain")
@@ -128,7 +129,7 @@ def _is_log(source: Source, call: cst.Call) -> bool:
 
 def _made_by_softmax(case: Case) -> bool:
     ops = (op for operand in case.origin.inputs for op in operand.upstream)
-    return any(op.name in across.MODULES for op in ops)
+    return any(op.name in MODULES for op in ops)
 
 
 def _moved(case: Case) -> Iterator[Case]:
@@ -144,6 +145,7 @@ def _moved(case: Case) -> Iterator[Case]:
             flow = Flow(project, elementwise=True)
             flow.follow(source, made)
             known = failed in [log.call.node for log in flow.logs] and flow.crossed
+            known &= not any(log.complement for log in flow.logs)  # which would stay as it is
             if known and not (flow.strangers() or flow.entropies or flow.runs or flow.chosen):
                 yield from _written(case, source, made, flow)
         except Lost:
@@ -163,7 +165,7 @@ def _makers(
     place = Place(home, log.operand) if log is not None else None
     for _ in range(NEAREST):
         try:
-            place = across.behind(project, place.source, place.node) if place is not None and isinstance(place.node, Expression) else None  # fmt: skip
+            place = behind(project, place.source, place.node) if place is not None and isinstance(place.node, Expression) else None  # fmt: skip
         except Lost:
             return
         if place is not None and isinstance(place.above, cst.Return) and isinstance(place.node, Expression):  # fmt: skip
@@ -176,22 +178,19 @@ def _written(case: Case, source: Source, made: Expression, flow: Flow) -> Iterat
     def edit(where: Source) -> Edit:
         return edits.setdefault(where.path, Edit(where))
 
-    others = [*flow.others, *(log.place for log in flow.logs if log.complement)]
     text = f"{source.receiver(made)}.log()"
     edit(source).replace(made, text)
     for log in flow.logs:
-        if not log.complement:
-            edit(log.place.source).replace(log.call.node, _operand(log))
-    for place in others:
+        edit(log.place.source).replace(log.call.node, _operand(log))
+    for place in flow.others:
         assert isinstance(place.node, Expression)
         edit(place.source).replace(place.node, _again(place, flow))
     if any(e.is_nested() for e in edits.values()):
         return
     where = _path(source, made)
     for candidate in case.change_all([*edits.values()], "moved", "", Tier.EXACT):
-        moved = case.with_texts(
-            told_right(case, candidate.texts, (flow.holders, flow.functions), "log", torch_exp)
-        )
+        texts = told_right(case, candidate.texts, (flow.holders, flow.functions), "log", torch_exp)
+        moved = case.with_texts(keys_told_right(case, texts, flow.keys, "log"))
         site = _site_of(moved, source.path, where, text)
         if site is not None:
             yield moved.at(site)
