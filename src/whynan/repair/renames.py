@@ -18,7 +18,7 @@ AGAIN = "__again"  # stands for the probability until its name is free
 SAYS_SO = re.compile(r"(^|_)(p|ps|prob|probs|proba|probabilities|probability)(?=$|_|\d)")
 # Of a function whose value is positive: without one of these it says nothing of what it returns.
 POSITIVE = re.compile(
-    r"(^|_)(p|ps|prob|probs|proba|probability|probabilities|exp|pdf|density|densities|likelihood|rate|rates|intensity|partition|evidence|mixture|marginal|odds)(?=$|_|\d)"
+    r"(^|_)(p|ps|prob|probs|proba|probability|probabilities|exp|pdf|density|densities|likelihood|rate|rates|intensity|partition|evidence|mixture|marginal|odds|weight|weights|kernel|gaussian)(?=$|_|\d)"
 )
 LOGARITHM = re.compile(r"(^|_)log|logit|nll")
 # What may be in these is left open.

@@ -11,6 +11,7 @@ from whynan.repair.rewrites import (
     ceilings,
     clamps,
     corrections,
+    cosines,
     counted,
     data,
     division,
@@ -30,6 +31,7 @@ from whynan.repair.rewrites import (
     moments,
     moved,
     noise,
+    normalised,
     options,
     outliers,
     plain,
@@ -47,7 +49,7 @@ from whynan.repair.rewrites import (
 )
 
 FAMILIES = (
-    marked, entropy, noise, squashed, products, moments, existing, options, schedules, counted, logarithms, across, moved, running_sums, corrections, iterations, ceilings, exponentials, log_space, roots, selection, plain, division, domain, clamps, learnt, masks, matrices, precision, switches, spreads, gaps, reading, outliers, data,
+    marked, entropy, noise, normalised, squashed, products, moments, existing, options, schedules, counted, logarithms, across, moved, running_sums, corrections, iterations, ceilings, exponentials, log_space, roots, selection, plain, cosines, division, domain, clamps, learnt, masks, matrices, precision, switches, spreads, gaps, reading, outliers, data,
     features,
     training,
 )  # fmt: skip

@@ -131,8 +131,7 @@ def _shifted(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
         if total is None or source.code(total.operand) != name:
             continue
         dim = total.argument(0, "dim", "axis")
-        operand = source.receiver(exp.operand)
-        most = f"{operand}.amax({source.code(dim)}, keepdim=True)" if dim else f"{operand}.max()"
+        most = largest_of(source.receiver(exp.operand), source.code(dim) if dim else None)
         text = exp.rebuilt("exp", f"{source.code(exp.operand)} - {most}")
         if exp.namespace is None:
             text = f"({source.code(exp.operand)} - {most}).exp()"
@@ -140,6 +139,10 @@ def _shifted(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
         edit = Edit(source).replace(exp.node, text)
         yield from case.change(edit, "shift_by_max", title, Tier.EXACT)
         return
+
+
+def largest_of(operand: str, dim: str | None) -> str:
+    return f"{operand}.amax({dim}, keepdim=True)" if dim else f"{operand}.max()"
 
 
 def _sigmoid(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:

@@ -37,19 +37,22 @@ def propose(case: Case) -> Iterator[Candidate]:
     """What one function shows when the logarithm stands in it."""
     for moved in _moved(case):
         found = [c for family in FAMILIES for c in family.propose(moved) if c.tier is Tier.EXACT]
-        found = found or list(_through(moved))
+        found = found or list(through(moved))
         yield from found
         if found:
             return
     yield from _quotient(case)
 
 
-def _through(moved: Case) -> Iterator[Candidate]:
+def through(moved: Case) -> Iterator[Candidate]:
     """A factor that another function returns: the same again for that one."""
     for form in log_space.propose(moved, open_=True):
         there = moved.with_texts(form.texts)
         for source, call in _new_logs(moved, there):
-            yield from (c for c in propose(there.at(_site(source, call))) if _logs(there.with_texts(c.texts), c) < _logs(there, c))  # fmt: skip
+            log = fn(source, call)
+            if log is None or not isinstance(log.operand, cst.Call) or fn(source, log.operand):
+                continue
+            yield from (c for c in propose(there.at(site_of(source, call))) if _logs(there.with_texts(c.texts), c) <= _logs(there, c))  # fmt: skip
             return
 
 
@@ -77,7 +80,7 @@ def handed_over(case: Case, candidate: Candidate) -> Candidate:
 def _handed_over(case: Case, candidate: Candidate) -> Candidate:
     there = case.with_texts(candidate.texts)
     for source, call in _new_logs(case, there):
-        for further in across.propose(there.at(_site(source, call))):
+        for further in across.propose(there.at(site_of(source, call))):
             return replace(candidate, texts=further.texts)
     return candidate
 
@@ -102,7 +105,7 @@ def _quotient(case: Case) -> Iterator[Candidate]:
         for call in again.every(cst.Call) if again is not None else ():
             if again is None or again.code(call) != first:
                 continue
-            for found in across.propose(there.at(_site(again, call))):
+            for found in across.propose(there.at(site_of(again, call))):
                 if _logs(case.with_texts(found.texts), found) == _logs(case, found):
                     found = replace(found, texts={p: LOGIT.sub(r"\2", t) for p, t in found.texts.items()})  # fmt: skip
                     title = (
@@ -223,11 +226,11 @@ def _site_of(moved: Case, path: str, where: list[str], text: str) -> Site | None
     source = moved.source_of(path)
     for call in source.every(cst.Call) if source is not None else ():
         if source is not None and source.code(call) == text and len(_path(source, call)) == len(where):  # fmt: skip
-            return _site(source, call)
+            return site_of(source, call)
     return None
 
 
-def _site(source: Source, call: cst.Call) -> Site:
+def site_of(source: Source, call: cst.Call) -> Site:
     (line, column), (end_line, end_column) = source.span(call)
     return Site(
         file=source.path,
