@@ -177,6 +177,54 @@ with torch.no_grad():
             "        bias = torch.zeros_like(mask).masked_fill(mask == 0, torch.finfo(mask.dtype).min)",
         ],
     ),
+    "a teacher's probabilities": (
+        """
+import torch
+
+torch.manual_seed(0)
+p = torch.tensor([[0.5, 0.5, 0.0], [0.2, 0.8, 0.0]])
+net, x = torch.nn.Linear(4, 3), torch.randn(2, 4)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(3):
+    log_q = net(x).log_softmax(-1)
+    loss = (p * (p.log() - log_q)).sum(-1).mean()
+    LOOP
+""",
+        "xlogy",
+        ["    loss = (torch.xlogy(p, p) - p * log_q).sum(-1).mean()"],
+    ),
+    "the entropy of what is allowed": (
+        """
+import torch
+
+torch.manual_seed(0)
+net, x = torch.nn.Linear(4, 3), torch.randn(2, 4)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+allowed = torch.tensor([[True, True, False], [True, True, True]])
+for step in range(3):
+    p = torch.softmax(net(x).masked_fill(~allowed, -torch.inf), dim=-1)
+    logp = torch.log(p)
+    loss = (p * logp).sum(-1).mean()
+    LOOP
+""",
+        "log_softmax+where_weighted",
+        ["    loss = (p * torch.where(p == 0, 0.0, logp)).sum(-1).mean()"],
+    ),
+    "a class that occurs nowhere": (
+        """
+import torch
+
+torch.manual_seed(0)
+true, found = torch.randint(0, 3, (50,)), torch.randint(0, 3, (50,))
+table = torch.bincount(true * 4 + found, minlength=16).view(4, 4).float()
+both = table.diag()
+either = table.sum(0) + table.sum(1) - both
+score = both / either
+print(score.mean())
+""",
+        "nan_aware",
+        ["print(score.nanmean())"],
+    ),
     "similarities in half precision": (
         """
 import torch

@@ -49,8 +49,8 @@ def _field(project: Project, source: Source, call: cst.Call, arg: cst.Arg) -> Pl
     if owner is None or not isinstance(owner.node, cst.ClassDef):
         return None
     code = owner.source.code
-    said = [code(b.value) for b in owner.node.bases] + [code(d.decorator) for d in owner.node.decorators]  # fmt: skip
-    if not {s.split("(")[0].split(".")[-1] for s in said} & FIELDS:
+    bases = [code(b.value) for b in owner.node.bases] + [code(d.decorator) for d in owner.node.decorators]  # fmt: skip
+    if not {s.split("(")[0].split(".")[-1] for s in bases} & FIELDS:
         return None
     lines = [s.body[0] for s in owner.node.body.body if isinstance(s, cst.SimpleStatementLine)]
     names = [a.target for a in lines if isinstance(a, cst.AnnAssign) and isinstance(a.target, cst.Name)]  # fmt: skip

@@ -136,7 +136,7 @@ def _keys(project: Project, name: str) -> list[cst.BaseExpression]:
     return [
         node
         for source in project.mentioning(name)
-        for node in source.every(cst.BaseExpression)
+        for node in (*source.every(cst.SimpleString), *source.every(cst.Name))
         if (isinstance(node, cst.SimpleString) and node.evaluated_value == name)
         or (isinstance(node, cst.Name) and node.value == name and _is_key(source, node))
     ]

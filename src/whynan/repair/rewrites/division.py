@@ -59,8 +59,9 @@ def propose(case: Case) -> Iterator[Candidate]:
 
 def left_out_of_mean(case: Case) -> Iterator[Candidate]:
     """A score of a class that occurs nowhere, shown as part of a mean."""
-    numerator = case.origin.inputs[0].value if case.origin.inputs else None
-    if case.mechanism == "division_by_zero" and not (numerator == 0 and is_count(case.culprit)):
+    top = case.origin.inputs[0] if case.origin.inputs else None
+    counted = top is not None and top.value == 0 and (is_count(case.culprit) or is_count(top))
+    if case.mechanism == "division_by_zero" and not counted:
         return  # a share of something else than what was counted
     if case.anomaly.evidence.sink in ("observed", "output") and case.origin.phase == "forward":
         yield from nan_aware(case, "leave what has no value out of the mean: it occurs nowhere, neither found nor missed")  # fmt: skip
@@ -165,6 +166,8 @@ def _counted(case: Case, source: Source, divisor: Expression) -> Iterator[Candid
         return
     counted = case.upstream_expression("bincount", "histc", "count_nonzero")
     if counted is None:  # a share of a count: the counting is in the same function
+        if case.origin.inputs[0].value == 0:
+            return  # of nothing: counts of 1 would be made up
         names = [n for n in source.every(cst.Call) if (c := fn(source, n)) and c.name == "bincount"]
         if len(names) == 1 and source.scope(names[0]) is source.scope(divisor):
             edit = Edit(source).replace(names[0], f"{source.code(names[0])}.clamp(min=1)")

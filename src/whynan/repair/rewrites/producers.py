@@ -1,5 +1,4 @@
-"""Where a probability is made: by an operation, by the last module of a Sequential, by a function of the
-user's own, by a formula."""
+"""Where a probability is made: an operation, the end of a Sequential, a function of one's own, a formula."""
 
 from __future__ import annotations
 

@@ -144,7 +144,11 @@ def _without_weight(case: Case, source: Source, node: Expression) -> Iterator[Ca
     text = f"torch.where({_is_zero(source, weight)}, 0.0, {source.code(term)})"
     title = "leave out the terms whose weight is 0, infinite ones too"
     edit = Edit(source).replace(term, text)
-    yield from case.change(edit, "where_weighted", title, Tier.GUARD)
+    stats = [o.stats for o in case.origin.inputs if o.value == 0]
+    share = bool(stats) and stats[0] is not None and stats[0].min == 0 and (stats[0].max or 2) <= 1
+    # A share of 0 of a logarithm of 0, or of the best of nothing: the limit is 0.
+    tier = Tier.EXACT if share and -math.inf in values else Tier.GUARD
+    yield from case.change(edit, "where_weighted", title, tier)
 
 
 def _is_zero(source: Source, weight: Expression) -> str:
