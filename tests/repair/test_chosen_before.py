@@ -189,6 +189,7 @@ for step in range(3):
     log_q = net(x).log_softmax(-1)
     loss = (p * (p.log() - log_q)).sum(-1).mean()
     LOOP
+print(loss)
 """,
         "xlogy",
         ["    loss = (torch.xlogy(p, p) - p * log_q).sum(-1).mean()"],
