@@ -17,11 +17,13 @@ from whynan.repair.rewrites import (
     data,
     division,
     domain,
+    endings,
     entropy,
     existing,
     exponentials,
     features,
     gaps,
+    ignored,
     iterations,
     learnt,
     log_space,
@@ -53,8 +55,9 @@ from whynan.repair.rewrites import (
 from whynan.repair.rewrites.ratios import impossible
 
 FAMILIES = (
-    marked, entropy, noise, normalised, squashed, products, moments, existing, options, schedules, counted, logarithms, across, moved, running_sums, corrections, iterations, ceilings, exponentials, log_space, roots, selection, plain, cosines, converged, division, domain, clamps, learnt, masks, matrices, tables, precision, switches, spreads, gaps, reading, outliers, data,
+    marked, entropy, noise, normalised, squashed, products, moments, existing, options, schedules, counted, logarithms, across, moved, running_sums, corrections, iterations, ceilings, exponentials, log_space, roots, selection, plain, cosines, converged, ignored, division, domain, clamps, learnt, masks, matrices, tables, precision, switches, spreads, gaps, reading, outliers, data,
     features,
+    endings,
     steps,
     training,
 )  # fmt: skip
