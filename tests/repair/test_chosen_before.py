@@ -103,9 +103,9 @@ import torch
 
 torch.manual_seed(0)
 p, turn = torch.randn(30, 2), torch.zeros(1, requires_grad=True)
-p[7] = 0
 optimizer = torch.optim.SGD([turn], lr=0.01)
 for step in range(3):
+    p[7] = 1.0 if step < 2 else 0.0
     heading = torch.atan(p[:, 1] / p[:, 0]) + turn
     loss = heading.square().mean()
     LOOP

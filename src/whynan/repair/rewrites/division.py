@@ -79,7 +79,7 @@ def _angle(case: Case, source: Source, quotient: cst.BinaryOperation) -> Iterato
     pair = f"{source.code(quotient.left)}, {source.code(quotient.right)}"
     edit = Edit(source).replace(call.node, f"{call.namespace or 'torch'}.{name}({pair})")
     title = f"use `{name}`, which divides nothing: it tells all four quadrants apart, from -pi to pi, and calls the direction of (0, 0) 0"
-    yield from case.change(edit, name, title, Tier.EXACT)
+    yield from case.change(edit, name, title, Tier.GUARD)  # other quadrants get other angles
 
 
 def _chosen(case: Case, source: Source, quotient: cst.BinaryOperation) -> Iterator[Candidate]:
