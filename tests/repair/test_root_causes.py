@@ -129,6 +129,12 @@ FIRST = [
     (SETTINGS.format(expression="step + o.offset", offset=0), "setting", "options.py:4 sets `offset=0`"),
     (EPS, "eps_too_small", "c.yaml:2 sets `tiny: 1.0e-10`"),
     (BUFFER, "setting", "c.json:1 sets"),
+    # fewer rows than the matrix has columns
+    (
+        "import torch\nX = torch.tensor([[1.0, 2.0, 4.0]])\nprint(torch.linalg.inv(X.T @ X))",
+        "too_few_values",
+        "the matrix asks for 3",
+    ),
     # an eigenvalue that is 0
     ("import torch\ntorch.manual_seed(0)\na = torch.randn(40, 8)\nprint(torch.sqrt(torch.linalg.eigvalsh(a @ a.T)).sum())", "cancellation", "a rounding error beside the largest"),
     # a form that has a stable one

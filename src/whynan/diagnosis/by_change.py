@@ -1,5 +1,7 @@
-"""What the change that was found in the source says about the cause: a form that has a stable one,
-a schedule that ends at 0, a number that the settings make 0."""
+"""What the change that was found in the source says about the cause.
+
+A form that has a stable one, a schedule that ends at 0, a number that the settings make 0.
+"""
 
 from __future__ import annotations
 

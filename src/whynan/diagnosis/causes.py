@@ -243,6 +243,12 @@ def _from_function(op: OpRecord, culprit: Operand | None) -> Iterator[Cause]:
 def _from_decomposition(mechanism: str, op: OpRecord, culprit: Operand | None) -> Iterator[Cause]:
     """An eigenvalue that is 0 but for its rounding; values that are equal, and so have no vectors."""
     maker, forward = maker_of(culprit), row(forward_of(op.node) or "").name
+    if mechanism == "singular_matrix" and maker is not None and maker.name in ("mm", "bmm"):
+        shapes = [o.stats.shape for o in maker.inputs if o.stats is not None]
+        if len(shapes) == 2 and shapes[0][-1] < shapes[0][-2]:
+            (size, rank), line = shapes[0][-2:], place_of(maker, op)
+            text = f"{line}: a product over {plural(rank, 'row')} has no more than {rank:,} independent ones, and the matrix asks for {size:,}"
+            yield Cause(code="too_few_values", evidence=text)
     if mechanism == "gradient_singularity" and op.derived and forward in ("svd", "eigh"):
         which = "singular values" if forward == "svd" else "eigenvalues"
         text = f"two {which} of the matrix are equal, and the gradient divides by their distance"

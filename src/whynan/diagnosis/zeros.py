@@ -1,5 +1,4 @@
-"""Why an operand is exactly 0 where nobody's eps is missing: it was cut off, drawn, added up of
-nothing, or the data hold it."""
+"""Why an operand is exactly 0: it was cut off, drawn, added up of nothing, or the data hold it."""
 
 from __future__ import annotations
 
