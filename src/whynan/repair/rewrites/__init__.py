@@ -105,6 +105,11 @@ def propose(case: Case) -> list[Candidate]:
 def answers_cause(candidate: Candidate, anomaly: Anomaly) -> bool:
     """Whether it mends what the findings name as the cause, and not only the line that failed."""
     causes = {cause.code for cause in anomaly.finding.causes[:1]}
+    around = anomaly.evidence.around
+    if around.odd_cell is not None and around.oddity is None:
+        causes -= {
+            "bad_data"
+        }  # a row that a formula does not bear is no reason to leave the formula
     return bool(causes & REMEDIES.get(candidate.kind, set()))
 
 
