@@ -56,8 +56,10 @@ def _without_zeros(case: Case) -> Iterator[Candidate]:
         return
     table = source.code(column.value)
     line = _made(source, table, source.code(column), column)
-    if line is None or not _is_rare(stats.zeros + stats.negatives, case):
+    if line is None or not _is_rare(stats.zeros, case):
         return
+    if stats.negatives and case.mechanism == "log_nonpositive":
+        return  # -9999 stands for no value: another matter than a 0
     sign = "!=" if case.mechanism == "division_by_zero" else ">"
     text = f"{table} = {table}[{source.code(column)} {sign} 0]"
     title = f"leave out the rows in which `{source.code(column)}` is 0 before anything is computed of it: relative to 0 nothing has a value"
