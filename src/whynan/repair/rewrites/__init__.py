@@ -38,6 +38,7 @@ from whynan.repair.rewrites import (
     reading,
     roots,
     running_sums,
+    scaled,
     schedules,
     selection,
     spreads,
@@ -47,7 +48,7 @@ from whynan.repair.rewrites import (
 )
 
 FAMILIES = (
-    marked, entropy, noise, squashed, products, moments, existing, options, schedules, counted, logarithms, across, moved, running_sums, corrections, iterations, ceilings, exponentials, log_space, roots, selection, plain, division, domain, clamps, learnt, masks, matrices, precision, switches, spreads, gaps, reading, outliers, data,
+    marked, scaled, entropy, noise, squashed, products, moments, existing, options, schedules, counted, logarithms, across, moved, running_sums, corrections, iterations, ceilings, exponentials, log_space, roots, selection, plain, division, domain, clamps, learnt, masks, matrices, precision, switches, spreads, gaps, reading, outliers, data,
     features,
     training,
 )  # fmt: skip
@@ -75,7 +76,7 @@ def propose(case: Case) -> list[Candidate]:
     """Every change that fits the recorded dataflow and the source: exact ones first."""
     found: list[Candidate] = []
     for family in (
-        (schedules, counted, spreads, plain, arrays, gaps, reading, data)
+        (schedules, counted, spreads, plain, existing, arrays, gaps, reading, data)
         if arrays.is_array(case)
         else FAMILIES
     ):
