@@ -42,6 +42,7 @@ class Local:
         self.differentiated = False  # a backward pass ended since the last update
         self.differentiated_at = -1  # index of the first operation after that
         self.updated = False  # a leaf was written by hand after that
+        self.replaced = False  # a leaf was met after that which was none before
         self.nodes = Nodes()
         self.elsewhere: dict[int, Nodes] = {}  # made in a device's thread, by its number
         # Another thread's tensors must not be touched while that thread computes.
