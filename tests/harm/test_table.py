@@ -38,7 +38,7 @@ def test_what_was_silent_is_counted_with_its_step() -> None:
     ledger.backward_begins([Sign(sink="loss", subject="loss", step=168)])
     ledger.step_begins()
     assert [(s.what, s.step) for s in ledger.silent] == [
-        ("loss was non-finite with finite gradients", 168)
+        ("a loss was non-finite with finite gradients", 168)
     ]
 
 

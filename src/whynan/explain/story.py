@@ -54,14 +54,21 @@ def shown(operator: str) -> str:
     return SHOWN.get(known, known)
 
 
-def no_harm(steps: int, share: float | None = None) -> str:
+def no_harm(steps: int, share: float | None = None, silent: Iterable[tuple[str, int]] = ()) -> str:
     """Of a healthy run; a cell or a forward pass has no optimizer steps to count. `share` is the part
-    of its time that watching took.
+    of its time that watching took, `silent` what did no harm and its steps.
 
     >>> no_harm(0), no_harm(1), no_harm(20_000, 0.0041)
     ('no harm found', 'no harm found in 1 step', 'no harm found in 20,000 steps; watching took about 0.4 % of the time')
+    >>> no_harm(400, silent=[("a loss was NaN", 168), ("a loss was NaN", 170)])
+    'no harm found in 400 steps; a loss was NaN at step 168 (and 1 more)'
     """
     told = f" in {steps:,} step{'' if steps == 1 else 's'}" if steps else ""
+    seen: dict[str, list[int]] = {}
+    for what, step in silent:
+        seen.setdefault(what, []).append(step)
+    for what, at in seen.items():
+        told += f"; {what} at step {at[0]}" + (f" (and {len(at) - 1} more)" if at[1:] else "")
     if share is not None:
         some = f"about {100 * share:.1f}" if share >= 0.0005 else "less than 0.1"
         told += f"; watching took {some} % of the time"

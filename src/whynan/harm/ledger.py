@@ -42,6 +42,16 @@ class Silent:
 
 
 @dataclass(slots=True)
+class _Search:
+    """Trainings that a program starts in order to reject most of them."""
+
+    begun: int = 0
+    lost: list[Sign] = field(default_factory=list)  # the harm of each that came to some
+    is_lost: bool = False  # the newest
+    ends_so: bool = False
+
+
+@dataclass(slots=True)
 class Ledger:
     """Each method is an event; what it returns counts as harm from now on.
 
@@ -61,6 +71,7 @@ class Ledger:
     )  # by place, while nothing finite comes from it
     _read_before: list[Sign] = field(default_factory=list)  # NaN, in earlier steps
     _last_words: dict[Hashable, Sign] = field(default_factory=dict)
+    searches: dict[Hashable, _Search] = field(default_factory=dict)
     _has_stepped: bool = False
     _asked: bool = False
 
@@ -89,7 +100,7 @@ class Ledger:
 
     def gradients_dropped(self) -> None:
         """Nobody will step with them."""
-        self._let_go("loss was non-finite and its gradients were dropped")
+        self._let_go("a loss was non-finite and its gradients were dropped")
 
     def step_begins(self, gradients: Sequence[Sign] = (), norms: Sequence[Sign] = ()) -> list[Sign]:
         """An update is about to be made with these gradients, scaled by these clipping norms."""
@@ -101,7 +112,7 @@ class Ledger:
             counted = wrong[:1] or self._demanded() or list(norms[:1])
         if not bad:
             self._losses = [s for s in self._losses if not s.wrong]
-            self._let_go("loss was non-finite with finite gradients")
+            self._let_go("a loss was non-finite with finite gradients")
         self._losses = []
         return counted
 
@@ -130,10 +141,43 @@ class Ledger:
         wrong = [s for s in self._losses if s.wrong][:1]
         counted = self.state_spoilt(state) if state else wrong or self._demanded()
         if not counted:
-            self._let_go("loss was non-finite and the update was not")
+            self._let_go("a loss was non-finite and the update was not")
         self._losses.clear()
         self.step_ends()
         return counted
+
+    # ---- a search over settings -----------------------------------------------------------
+
+    def trial_begins(self, search: Hashable) -> None:
+        """One of several trainings, of which the program will choose."""
+        trials = self.searches.setdefault(search, _Search())
+        trials.begun += 1
+        trials.is_lost = False
+
+    def trial_lost(self, search: Hashable, sign: Sign, *, ends_so: bool = False) -> None:
+        """What would have counted is a proposal that the program may reject. A test of rates `ends_so`."""
+        trials = self.searches.setdefault(search, _Search())
+        if trials.is_lost:
+            return
+        trials.lost.append(sign)
+        trials.is_lost, trials.ends_so = True, trials.ends_so or ends_so
+        self._losses.clear()
+        self._forget_words()
+        self._read_before.clear()
+        self._let_be("a trial of a search came to harm", sign.step)
+
+    def has_lost(self, search: Hashable) -> bool:
+        """Whether the harm of one of its trials is known."""
+        return search in self.searches and bool(self.searches[search].lost)
+
+    def is_lost(self, search: Hashable) -> bool:
+        """Whether its newest trial came to harm: what that one does from then on counts for nothing."""
+        return search in self.searches and self.searches[search].is_lost
+
+    def _lost_all(self) -> list[Sign]:
+        """The first harm of each search that has nothing to choose."""
+        searches = [s for s in self.searches.values() if s.lost and not s.ends_so]
+        return [s.lost[0] for s in searches if len(s.lost) >= s.begun]
 
     # ---- what the program takes out ---------------------------------------------------------
 
@@ -236,7 +280,7 @@ class Ledger:
         """The program is over: its last words count, in the order in which they were said."""
         left = self._asked or (self._spoilt and not self._has_stepped)
         losses = self._losses if left else [] if self._has_stepped else self._demanded()
-        return [*losses, *self._last_words.values()]
+        return [*self._lost_all(), *losses, *self._last_words.values()]
 
     # ---- parts ----------------------------------------------------------------------------------
 
@@ -263,6 +307,10 @@ class Ledger:
         self._last_words.clear()
 
     def _let_go(self, what: str) -> None:
-        if self._losses and len(self.silent) < MAX_SILENT:
-            self.silent.append(Silent(what=what, step=self._losses[0].step))
+        if self._losses:
+            self._let_be(what, self._losses[0].step)
         self._losses.clear()
+
+    def _let_be(self, what: str, step: int) -> None:
+        if len(self.silent) < MAX_SILENT:
+            self.silent.append(Silent(what=what, step=step))

@@ -41,6 +41,9 @@ ROWS = (
     Row("backward wrong; dropped; step", SILENCE, "a wrong loss that nobody steps with"),
     Row("backward nan; spoilt; by hand nan", "loss", "a hand-written update writes NaN into a weight"),
     Row("backward nan; by hand", SILENCE, "a hand-written update left that batch out"),
+    Row("trial; lost; trial; step; updated; end", SILENCE, "a search over learning rates rejects what diverges"),
+    Row("trial; lost; trial; lost; end", "gradient", "no trial of the search is left"),
+    Row("range test; end", SILENCE, "a test raises the rate until nothing is learnt any more"),
     Row("raises nan", "exception", "an exception complains of a non-finite value"),
     Row("raises", SILENCE, "an exception about something else"),
     Row("read nan; raises nothing", "read", "a test of the program's own for finite values raises"),
@@ -104,6 +107,12 @@ def _tell(ledger: Ledger, word: str, value: str) -> list[Sign]:
             return ledger.state_spoilt(_seen("parameter", "parameter", value))
         case "by hand":
             return ledger.updated_by_hand(_seen("parameter", "parameter", value))
+        case "trial":
+            ledger.trial_begins("search")
+        case "lost":
+            ledger.trial_lost("search", Sign(sink="gradient", subject="gradient"))
+        case "range":
+            ledger.trial_lost("test", Sign(sink="gradient", subject="gradient"), ends_so=True)
         case "read":
             ledger.read("read here", next(iter(_seen("observed", "read", value)), None))
         case "asked":
@@ -160,7 +169,9 @@ def page() -> str:
         "`backward nan` is a backward pass from a loss that is NaN (`wrong`: finite, but an overflow was",
         "absorbed into it), `spoilt` that it left non-finite gradients, `step nan` an update with",
         "non-finite gradients, `updated nan` a parameter, buffer or optimizer state that is non-finite",
-        "after it, `by hand` an update without an optimizer, `text nan` a printed line.",
+        "after it, `by hand` an update without an optimizer, `text nan` a printed line. `trial` is an",
+        "optimizer made with a rate, decay or momentum that a loop goes through, or in a search of a",
+        "library's (optuna, ray.tune, ...); `lost`: what happened in it would have counted otherwise.",
         "",
         "What spoils state or ends the program stops the run as `--on-anomaly` says. A last word is told",
         "when the program ends, and only if it was printed, saved or returned by the outermost model after",

@@ -57,6 +57,9 @@ class Local:
         here = threading.get_ident()
         return self.nodes if here == self.thread else self.elsewhere.setdefault(here, Nodes())
 
+    def begin_turn(self) -> None:
+        self.updated = self.replaced = self.differentiated = False
+
     def forget_nodes(self, beyond: int = 0) -> None:
         for nodes in (self.nodes, *self.elsewhere.values()):
             nodes.forget(beyond)

@@ -247,7 +247,7 @@ class Tracer:
         """The first differentiable operation after an update by hand: a new step begins."""
         local = self.local
         is_new = local.replaced and not local.updated  # perhaps a proposal: nobody judges it yet
-        local.updated = local.replaced = local.differentiated = False
+        local.begin_turn()
         if self.uses_optimizer or (is_new and self.will_train):
             return
         if not is_new:

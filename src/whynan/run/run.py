@@ -245,7 +245,8 @@ class Run:
         if watch is None or self._starter is not None or silent or findings.is_enough:
             return
         if voice.is_on_terminal():
-            voice.say(no_harm(steps, watch.quiet.clock.share()))
+            let_be = [(s.what, s.step) for s in watch.ledger.silent]
+            voice.say(no_harm(steps, watch.quiet.clock.share(), let_be))
 
     def _say_what_was_skipped(self) -> None:
         if self.findings.watch is None:

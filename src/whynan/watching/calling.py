@@ -25,8 +25,8 @@ from whynan.watching.body import Body
 from whynan.watching.grown import Grown, can_grow
 from whynan.watching.kept import Kept
 from whynan.watching.repeating import Repeating, can_repeat, once_more, same_outputs
-from whynan.watching.signs import Explained, Meant, Noted, is_conclusive
-from whynan.watching.told import How
+from whynan.watching.signs import Meant, Noted, is_conclusive
+from whynan.watching.told import Explained, How
 
 if TYPE_CHECKING:
     from whynan.watching.watch import Watch

@@ -20,7 +20,8 @@ from whynan.seam.private import has_storage, storage_id
 from whynan.seam.reading import local_of
 from whynan.seam.tensors import bad_values
 from whynan.watching.body import Body
-from whynan.watching.signs import Explained, Meant, Noted
+from whynan.watching.signs import Meant, Noted
+from whynan.watching.told import Explained
 
 if TYPE_CHECKING:
     from whynan.watching.watch import Watch

@@ -22,15 +22,8 @@ from whynan.watching.first_seen import is_bad
 from whynan.watching.guard import NOTHING
 from whynan.watching.outside import place_of
 from whynan.watching.phases import Phase
-from whynan.watching.signs import (
-    COMPUTED,
-    LOSS_SCALE,
-    Explained,
-    Meant,
-    complaint,
-    exit_code,
-    explained,
-)
+from whynan.watching.signs import COMPUTED, LOSS_SCALE, Meant, complaint, exit_code, explained
+from whynan.watching.told import Explained
 
 if TYPE_CHECKING:
     from whynan.watching.watch import Watch
@@ -108,6 +101,8 @@ class Guarding(Phase):
             return "go"
         look = guard.before(step, at)
         self._look_back()
+        if watch.told.passes_over():
+            return "go"
         if look is NOTHING and not watch.ledger.waits:
             watch.since = None
             return "go"
@@ -183,7 +178,7 @@ class Guarding(Phase):
 
     def _harm(self, counted: list[Sign], step: Step | None) -> Decision:
         watch, told, policy = self.watch, self.watch.told, self.watch.plan.policy
-        if not counted:
+        if not counted or told.passes_over(counted):
             return "go"
         sign = counted[0]
         if told.has_begun and (policy == "warn" or sign.sink == "parameter"):

@@ -25,7 +25,6 @@ from whynan.watching.outside import place_of
 from whynan.watching.phases import Phase
 from whynan.watching.signs import (
     COMPUTED,
-    Explained,
     Noted,
     exit_code,
     is_older,
@@ -33,7 +32,7 @@ from whynan.watching.signs import (
     signs_of,
     went_on,
 )
-from whynan.watching.told import How
+from whynan.watching.told import Explained, How
 
 if TYPE_CHECKING:
     from whynan.watching.watch import Watch
@@ -260,7 +259,7 @@ class Live(Phase):
         return [sign_of(harm, evidence) for harm, evidence in found if evidence is not None]
 
     def _count(self, counted: list[Sign]) -> None:
-        for sign in counted:
+        for sign in counted if not self.watch.told.passes_over(counted) else ():
             proof = sign.proof
             if not isinstance(proof, (Harm, Evidence)):  # the guard saw it, before the recording
                 self.watch.tell(sign)

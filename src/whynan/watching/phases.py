@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 class Phase:
     """What most phases make of what happens: nothing."""
 
+    is_real = True  # not a repeat of what the program has done
+
     def __init__(self, watch: Watch) -> None:
         self.watch = watch
 

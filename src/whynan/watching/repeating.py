@@ -49,6 +49,7 @@ class Repeating(Live):
     """Hears what the statements do; nothing of it counts, nobody is told."""
 
     how: How = "body"
+    is_real = False
 
     def __init__(self, watch: Watch, optimizer: Optimizer | None, losses: list[float]) -> None:
         super().__init__(watch)

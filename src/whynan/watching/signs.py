@@ -13,18 +13,10 @@ from whynan.record.exceptions import bad_local, complains, frames_of, says_so
 from whynan.record.harm import Harm
 from whynan.seam.sites import Frames
 from whynan.seam.tensors import bad_values
-from whynan.watching.told import How
+from whynan.watching.told import Explained, How
 
 LOSS_SCALE = "loss scale"
 COMPUTED = ("operation", "number")  # origins that are no marker of the program's own
-
-
-@dataclass(frozen=True, slots=True)
-class Explained:
-    """The proof of a sign that was looked into by a repeat."""
-
-    evidence: Evidence
-    how: How
 
 
 @dataclass(frozen=True, slots=True)

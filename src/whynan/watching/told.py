@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from whynan.errors import StopRun
-from whynan.harm.ledger import Sign
+from whynan.harm.ledger import Ledger, Sign
 from whynan.model import Evidence
 from whynan.record.recorder import Recorder
+from whynan.watching.trials import Trials
 
 How = Literal["live", "rewind", "body", "call"]
 
@@ -22,16 +24,42 @@ class Teller(Protocol):
     def failed(self, error: BaseException) -> None: ...
 
 
-class Told:
-    """Each fault once."""
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """The proof of a sign whose origin was seen."""
 
-    def __init__(self, teller: Teller, recorder: Recorder) -> None:
+    evidence: Evidence
+    how: How
+
+
+class Told:
+    """Each fault once; of the trials of a search, not before it is known that none is left."""
+
+    def __init__(self, teller: Teller, recorder: Recorder, ledger: Ledger, trials: Trials) -> None:
         self.teller = teller
+        self.ledger = ledger
+        self.trials = trials
         self.has_begun = False
         self.evidence: list[Evidence] = []
         self.skipped: list[int] = []  # steps
         self.later: set[int] = set()  # harmful steps after the reported one
         self._recorder = recorder
+
+    def passes_over(self, counted: Sequence[Sign] = ()) -> bool:
+        """Whether this need not be looked into: the trial of a search that the program is in has come to
+        harm already, or does so now where one trial's harm is explained."""
+        trial = self.trials.current() if self.ledger.searches else None
+        if trial is None or self.has_begun:
+            return False
+        if counted and self.ledger.has_lost(trial.search):
+            self.ledger.trial_lost(trial.search, counted[0])
+        return self.ledger.is_lost(trial.search)
+
+    def _is_left_to_the_search(self, sign: Sign) -> bool:
+        trial = None if self.has_begun else self.trials.current()
+        if trial is not None:
+            self.ledger.trial_lost(trial.search, sign, ends_so=trial.ends_so)
+        return trial is not None
 
     def knows(self, evidence: Evidence) -> bool:
         return _fault(evidence) in map(_fault, self.evidence)
@@ -42,13 +70,17 @@ class Told:
 
     def found(self, evidence: Evidence, how: How) -> None:
         """Harm whose origin was seen."""
+        proof = Explained(evidence, how)
+        told = Sign(sink=evidence.sink, subject=evidence.subject, step=evidence.step, proof=proof)
+        if self._is_left_to_the_search(told):
+            return
         self.has_begun = True
         self.evidence.append(evidence)
         self._tell(self.teller.found, evidence, how)
 
     def unexplained(self, sign: Sign) -> None:
         """Harm whose origin was not seen; after a report, it is what that one told of."""
-        if not self.has_begun:
+        if not self.has_begun and not self._is_left_to_the_search(sign):
             self.has_begun = True
             self._tell(self.teller.unexplained, sign)
 

@@ -41,8 +41,19 @@ from whynan.watching.progress import Progress
 from whynan.watching.repeating import Repeating, Spending
 from whynan.watching.replaying import Replaying
 from whynan.watching.rewind import Rewind
-from whynan.watching.signs import Explained, explained
-from whynan.watching.told import Teller, Told
+from whynan.watching.signs import explained
+from whynan.watching.told import Explained, Teller, Told
+from whynan.watching.trials import Trials
+
+
+def _taken_out(event: str) -> Callable[..., None]:
+    """What the program gets of a trial that it will reject counts for nothing."""
+
+    def hear(watch: Watch, *args: Any) -> None:
+        if not watch.told.passes_over():
+            getattr(watch.phase, event)(*args)
+
+    return hear
 
 
 def _of_phase(event: str) -> Callable[..., Any]:
@@ -69,7 +80,9 @@ class Watch:
         self.recorder.batches.save_to = plan.save_batch
         self.recorder.updates.spares = plan.always_live
         self.progress = Progress(plan, self.recorder)
-        self.told = Told(teller, self.recorder)
+        alone = not plan.together and plan.policy != "skip" and plan.armed_from is None
+        self.trials = Trials(active=alone)
+        self.told = Told(teller, self.recorder, self.ledger, self.trials)
         self.calls = Calls(self)
         self.first = FirstSeen(self)
         self.spending = Spending()
@@ -110,6 +123,7 @@ class Watch:
     def stop(self, error: BaseException | None = None) -> None:
         """The program is over; `error` is what ended it. May tell what is still open."""
         phase, self.phase = self.phase, Done(self)
+        self.trials.active = False  # nothing is chosen any more
         try:
             if not (isinstance(error, StopRun) and self.told.has_begun):
                 self.quiet(phase.ends, None if isinstance(error, StopRun) else error)
@@ -194,7 +208,7 @@ class Watch:
         start()
         self.phase = phase
         self._record()
-        self.recorder.tracer.local.differentiated = False  # what follows is the turn that it is in
+        self.recorder.tracer.local.begin_turn()  # what follows is the one that it is in
         try:
             yield
         finally:
@@ -278,6 +292,9 @@ class Watch:
         self.quiet.on_device = torch.accelerator.is_available()
         self.progress.uses_optimizer = True
         self.progress.optimizers.add(optimizer)
+        trial = self.trials.optimizer_made(optimizer) if self.phase.is_real else None
+        if trial is not None:
+            self.ledger.trial_begins(trial.search)
         self.phase.optimizer_made(optimizer)
 
     backward_begins = _of_phase("backward_begins")
@@ -357,13 +374,13 @@ class Watch:
         self.rewind.schedules.go_on()
         self.phase.fetch_begins()
 
-    value_read = _of_phase("value_read")
+    value_read = _taken_out("value_read")
     text_shown = _of_phase("text_shown")
-    saved = _of_phase("saved")
-    array_saved = _of_phase("array_saved")
+    saved = _taken_out("saved")
+    array_saved = _taken_out("array_saved")
     model_called = _of_phase("model_called")
     model_begins = _of_phase("model_begins")
-    model_returned = _of_phase("model_returned")
+    model_returned = _taken_out("model_returned")
     cast_begins = _of_phase("cast_begins")
     compiled = _of_phase("compiled")
     profiling_begins = _of_phase("profiling_begins")
@@ -372,7 +389,7 @@ class Watch:
 
     leaves_updated = _of_phase("leaves_updated")
     average_spoilt = _of_phase("average_spoilt")
-    output_returned = _of_phase("output_returned")
+    output_returned = _taken_out("output_returned")
     operations_are_many = _of_phase("operations_are_many")
 
     def generator_used(self, generator: torch.Generator) -> None:
