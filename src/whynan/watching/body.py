@@ -145,6 +145,7 @@ class Body:
         to where this one is."""
         if not self._is_possible():
             return None
+        at = self._watch.progress.step
         for found, lasti in islice(user_frames(frame), CALLERS):
             known = self._watch.carried.turn_before(found.f_code, lasti)
             turn = turn_of(found.f_code, lasti) if known is not None else None
@@ -157,7 +158,7 @@ class Body:
                 evidence = self._turns_bad(way, start) if way is not None else None
                 if evidence is not None and is_conclusive(evidence):
                     back = int(turn is not None and not turn.is_this)
-                    return replace(evidence, step=max(0, evidence.step - back))
+                    return replace(evidence, step=max(0, at - back))
         return None
 
     def _turns_bad(self, way: Turn, start: Start) -> Evidence | None:

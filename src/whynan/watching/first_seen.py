@@ -56,7 +56,8 @@ class FirstSeen:
             return watch.since if watch.carried.is_bad() else None
         body = Body(watch, is_certain=False)
         with watch.spending.counted():
-            found = body.of_turn_before(caller) or body.of_backward(caller, losses)
+            found = body.of_turn_before(caller) if watch.since is None else None
+            found = found or body.of_backward(caller, losses)
         if found is not None:
             return Explained(found, "body")
         return watch.since if body.came_in else None
