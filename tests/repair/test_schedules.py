@@ -331,7 +331,130 @@ for step in range(3):
     schedule.step()
 """,
         "count_from_1",
-        ["    return 0.1 / np.sqrt(np.float64(max(step, 1)))"],
+        ["    return 0.1 / np.sqrt(np.float64(step + 1))"],
+    ),
+    "rate of an object that is called": (
+        """
+import numpy as np
+import torch
+from torch import nn
+
+
+class Falling:
+    def __init__(self, shift):
+        self.shift = shift
+
+    def __call__(self, epoch):
+        return np.float64(epoch + self.shift) ** -0.5
+
+
+model = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, Falling(0))
+for step in range(3):
+    loss = model(torch.ones(2, 3)).square().sum()
+    LOOP
+    schedule.step()
+""",
+        "count_from_1",
+        ["        return np.float64(epoch + 1 + self.shift) ** -0.5"],
+    ),
+    "rate of a counter of its own": (
+        """
+import numpy as np
+import torch
+from torch import nn
+
+
+class Falling:
+    def __init__(self, optimizer):
+        self.optimizer, self.turn = optimizer, 0
+
+    def step(self):
+        turn = np.float32(self.turn)
+        self.optimizer.param_groups[0]["lr"] = float(0.1 * turn**-0.5)
+        self.turn += 1
+
+
+model = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+schedule = Falling(optimizer)
+for step in range(3):
+    schedule.step()
+    loss = model(torch.ones(2, 3)).square().sum()
+    LOOP
+""",
+        "count_from_1",
+        ["        turn = np.float32(self.turn + 1)"],
+    ),
+    "width that begins at 0": (
+        """
+import torch
+from torch import nn
+
+from widths import LENGTH, NOISE
+
+
+def raw(width):
+    width = torch.tensor(width)
+    return nn.Parameter(torch.log(torch.expm1(width)))
+
+
+length, noise = raw(LENGTH), raw(NOISE)
+optimizer = torch.optim.SGD([length, noise], lr=0.01)
+for step in range(3):
+    loss = nn.functional.softplus(torch.stack([length, noise])).square().sum()
+    LOOP
+--- widths.py
+LENGTH = 0.5
+NOISE = 0.0
+""",
+        "positive_setting",
+        ["NOISE = 0.01"],
+    ),
+    "noise that leaves nothing": (
+        """
+import torch
+from schedule import left
+
+remains = left(8)
+x = torch.randn(16, 2)
+with torch.no_grad():
+    print(((x - (1 - remains[-1]).sqrt()) / remains[-1].sqrt()).mean())
+--- schedule.py
+import torch
+
+
+def left(n):
+    beta = torch.linspace(0.1, 1.3, n).clamp(0, 1)
+    return torch.cumprod(1 - beta, dim=0)
+""",
+        "schedule_floor",
+        ["    beta = torch.linspace(0.1, 1.3, n).clamp(0, 0.999)"],
+    ),
+    "loss scale in a settings file": (
+        """
+import json
+from pathlib import Path
+
+import torch
+from torch import nn
+
+conf = json.loads(Path("conf.json").read_text())
+torch.manual_seed(0)
+model = nn.Linear(8, 1).half()
+x, y = torch.randn(16, 8).half(), torch.randn(16, 1).half()
+for step in range(3):
+    scaled = ((model(x) - y) ** 2).mean() * conf["scale"]
+    grads = torch.autograd.grad(scaled, list(model.parameters()))
+    with torch.no_grad():
+        for p, g in zip(model.parameters(), grads):
+            p -= (0.01 * g.float() / conf["scale"]).half()
+--- conf.json
+{"scale": 131072, "steps": 3}
+""",
+        "lower_scale",
+        ['{"scale": 1024, "steps": 3}'],
     ),
 }
 

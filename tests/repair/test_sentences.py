@@ -29,6 +29,21 @@ for step in range(3):
 """,
         ["the smallest eigenvalue of the matrix is -", "no small multiple of the identity mends it"],
     ),
+    "a density that cannot have drawn it": (
+        START
+        + """
+spread = torch.tensor(0.02)
+seen = torch.ones(4, 3)
+action = torch.tensor([[3.0], [3.1], [2.9], [-3.0]])  # drawn from wherever
+optimizer.param_groups[0]["lr"] = 1e-5
+before = torch.distributions.Normal(net(seen)[:, :1].detach(), spread).log_prob(action)
+for step in range(3):
+    now = torch.distributions.Normal(net(seen)[:, :1], spread)
+    loss = -torch.exp(now.log_prob(action) - before).mean()
+    LOOP
+""",
+        ["under that density what was drawn is impossible", "`logaddexp` over its parts"],
+    ),
     "a split that is empty": (
         START
         + """

@@ -141,7 +141,9 @@ class Edit:
         above = self.source.parent(node)
         loose = isinstance(above, cst.Subscript) and above.value is not node
         if isinstance(above, cst.BinaryOperation):
-            loose = _binds_tighter(new, above)
+            loose = _binds_tighter(new, above) or (
+                above.left is node and _adds(new) and _adds(above)
+            )
         if isinstance(above, TIGHT) and not loose and not isinstance(new, ATOMS) and not new.lpar:
             return new.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
         return new
@@ -172,6 +174,11 @@ def _binds_tighter(new: Expression, around: cst.BinaryOperation) -> bool:
     ):
         return isinstance(around.operator, (cst.Add, cst.Subtract))
     return False
+
+
+def _adds(node: cst.CSTNode) -> bool:
+    operator = node.operator if isinstance(node, cst.BinaryOperation) else None
+    return isinstance(operator, (cst.Add, cst.Subtract))
 
 
 def _renamed(text: str, torch: str) -> str:

@@ -15,6 +15,7 @@ from whynan.repair.rewrites.amounts import is_count
 from whynan.repair.rewrites.kernels import underflowed_kernel
 from whynan.repair.rewrites.masks import MASKED, draws
 from whynan.repair.rewrites.matrices import is_indefinite
+from whynan.repair.rewrites.ratios import impossible
 from whynan.source.quotes import short_path
 
 PRODUCTS = that("multiplies")
@@ -235,6 +236,19 @@ def _exponential_of_a_sum(case: Case) -> str | None:
     )
 
 
+def _wrong_density(case: Case) -> str | None:
+    found = impossible(case)
+    if found is None:
+        return None
+    low, high = sorted(found)
+    return (
+        f"the two log-probabilities are {number(high)} and {number(low)}: under that density what was "
+        "drawn is impossible, so that it was drawn from another one (a mixture with random exploration, "
+        "a bounded or squashed action). Take both logarithms of the density that acted, of a mixture "
+        "`logaddexp` over its parts, or leave such draws out; a bound would keep a ratio of two wrong numbers"
+    )
+
+
 def _odd_data(case: Case) -> str | None:
     odd = case.anomaly.evidence.around.oddity
     if odd is None or not any(c.code == "bad_data" for c in case.anomaly.finding.causes):
@@ -275,5 +289,6 @@ ATTEMPTS = (
     _exponential_of_a_sum,
     _underflowing_product,
     _underflowed_kernel,
+    _wrong_density,
     _odd_data,
 )

@@ -15,6 +15,7 @@ OF_PRECISION = frozenset(
 SAME = 1e-2  # of the losses before the failure: then it is the same run
 NEAR = 5e-2  # of the losses from the failing step on
 COMPARED = 3  # steps from the failing one on; later the two runs take their own ways
+SETTLED = 0.2  # of the loss, between steps of a length and of half of it
 ABSURD = 1e4  # times the losses before: float64 holds it, but it is no measure
 
 
@@ -61,6 +62,23 @@ def away(after: Diagnosis, reference: dict[int, float]) -> str | None:
             return (
                 f"finite, but not right: its loss at step {row.step} is {number(row.loss)}, "
                 f"where float64 gives {number(there)}"
+            )
+    return None
+
+
+def unsettled(here: Diagnosis | None, finer: Diagnosis | None, failed_at: int) -> str | None:
+    """Whether an integration with steps of half the length comes to another loss, in a sentence."""
+    if here is None or finer is None or finer.anomalies:
+        return "with steps of half the length it failed"
+    halved = {r.step: r.loss for r in finer.history if is_finite(r)}
+    for row in here.history[failed_at : failed_at + COMPARED]:
+        there = halved.get(row.step)
+        if there is None or row.loss is None:
+            continue
+        if abs(row.loss - there) > SETTLED * max(abs(there), abs(row.loss)):
+            return (
+                f"finite, but not right yet: its loss at step {row.step} is {number(row.loss)}, "
+                f"with steps of half the length {number(there)}"
             )
     return None
 

@@ -52,6 +52,7 @@ SETTINGS = (
     "softplus_output",
     "schedule_floor",
     "count_from_1",
+    "positive_setting",
 )
 # They make a number bearable that should not be there.
 COVERS = ("clamp_", "np_maximum", "clip_grad", "lower_lr")
@@ -212,7 +213,9 @@ class Search:
             finite_from=failed_at,
             intervention=candidate.intervention,
             rank=self.before.anomalies[0].evidence.rank,
-            mode="guard" if first.finding.mechanism == "compiled_only" else "trace",
+            mode="guard"
+            if first.finding.mechanism == "compiled_only" or candidate.finer
+            else "trace",
         )
         ran = self._run(trial, left_s)
         verdict = judge(
@@ -229,6 +232,12 @@ class Search:
             and not candidate.kind.startswith("drop_")  # other data have other losses
         ):
             verdict = self._compared(verdict, ran)
+        if verdict.verdict == "verified" and candidate.finer is not None:
+            few = failed_at + reference.COMPARED
+            half = replace(trial, texts=candidate.finer, max_steps=few)
+            finer = self._run(half, self._allowance.left)
+            apart = reference.unsettled(ran.diagnosis, finer.diagnosis, failed_at)
+            verdict = replace(verdict, verdict="failed", evidence=apart) if apart else verdict
         tried = Tried(candidate=candidate, verdict=verdict, seconds=ran.seconds)
         self.tried.append(tried)
         if verdict.verdict == "verified" and candidate.texts and verdict.is_weak:

@@ -10,6 +10,7 @@ from whynan.repair.rewrites import (
     arrays,
     ceilings,
     clamps,
+    converged,
     corrections,
     counted,
     data,
@@ -43,13 +44,17 @@ from whynan.repair.rewrites import (
     selection,
     spreads,
     squashed,
+    steps,
     switches,
+    tables,
     training,
 )
+from whynan.repair.rewrites.ratios import impossible
 
 FAMILIES = (
-    marked, scaled, entropy, noise, squashed, products, moments, existing, options, schedules, counted, logarithms, across, moved, running_sums, corrections, iterations, ceilings, exponentials, log_space, roots, selection, plain, division, domain, clamps, learnt, masks, matrices, precision, switches, spreads, gaps, reading, outliers, data,
+    marked, scaled, entropy, noise, squashed, products, moments, existing, options, schedules, counted, logarithms, across, moved, running_sums, corrections, iterations, ceilings, exponentials, log_space, roots, selection, plain, converged, division, domain, clamps, learnt, masks, matrices, tables, precision, switches, spreads, gaps, reading, outliers, data,
     features,
+    steps,
     training,
 )  # fmt: skip
 
@@ -75,8 +80,10 @@ PLAIN_BOUNDS = frozenset(
 def propose(case: Case) -> list[Candidate]:
     """Every change that fits the recorded dataflow and the source: exact ones first."""
     found: list[Candidate] = []
+    if impossible(case) is not None:
+        return found  # of wrong numbers no bound makes right ones
     for family in (
-        (schedules, counted, spreads, plain, existing, arrays, gaps, reading, data)
+        (schedules, counted, converged, tables, spreads, plain, existing, arrays, gaps, reading, data)
         if arrays.is_array(case)
         else FAMILIES
     ):
@@ -101,6 +108,8 @@ def _rank(candidate: Candidate, case: Case) -> float:
     """By tier; but where the learning rate is the cause, a guard would only hide it, and for inputs
     that were never scaled every rate is too high. Of the guards, those that say what the value means
     come before a bound, and another type comes last."""
+    if candidate.kind == "line_search":
+        return 0.5  # without one, any formula is asked at places where nobody meant to be
     if answers_cause(candidate, case.anomaly):
         return 0.4 if candidate.kind == "standardise" and candidate.texts else 0.5
     within = 0.1 * (candidate.kind in PLAIN_BOUNDS) + 0.2 * (candidate.kind == "bfloat16")

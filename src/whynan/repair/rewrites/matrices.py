@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 
 import libcst as cst
@@ -20,6 +21,7 @@ from whynan.repair.source import Expression, Source
 
 RIDGED = spelled(lambda op: op.domain in (INVERTIBLE, DEFINITE) and "fix" not in (op.lacks or ()))
 TRANSPOSED = (".mT", ".T", ".transpose(-1, -2)", ".transpose(-2, -1)", ".transpose(1, 2)")
+DRAWN = re.compile("rand|normal|uniform|empty|orthogonal")
 TRULY = 1e-2  # of the largest eigenvalue
 LARGER = ("1e-4", "1e-3")  # beyond what rounding does to a matrix of float32 numbers
 
@@ -43,8 +45,29 @@ def propose(case: Case) -> Iterator[Candidate]:
             yield from case.change(edit, "lstsq", title, Tier.EXACT)
         if call.name in RIDGED:
             yield from _ridged(case, source, call)
-    elif case.mechanism == "gradient_singularity" and call.name == "svd":
-        yield from _polar(case, source, call)
+    elif case.mechanism == "gradient_singularity" and call.name in ("svd", "eigh"):
+        if call.name == "svd":
+            yield from _polar(case, source, call)
+        if case.origin.step == 0:
+            yield from _begun_apart(case)
+
+
+def _begun_apart(case: Case) -> Iterator[Candidate]:
+    """`nn.Parameter(iso.repeat(n, 1))`: equal eigenvalues are those of the start, drawn numbers have none."""
+    calls = [(s, c) for s in case.files() for c in s.every(cst.Call) if s.code(c.func).endswith("Parameter")]  # fmt: skip
+    if len(calls) != 1 or not calls[0][1].args:
+        return
+    source, call = calls[0]
+    start, line = call.args[0].value, source.statement(call)
+    if line is None or DRAWN.search(source.code(start)):
+        return
+    name, edit = source.code(start), Edit(source)
+    if not isinstance(start, cst.Name):
+        name = unused(source, "start", line)
+        edit.before(line, f"{name} = {source.code(start)}")
+    edit.replace(start, f"{name} + 0.05 * torch.randn_like({name})")
+    title = "begin with distinct eigenvalues, a small random distance apart: equal ones have no vectors of their own"
+    yield from case.change(edit, "begun_apart", title, Tier.GUARD)
 
 
 def is_indefinite(case: Case) -> bool:

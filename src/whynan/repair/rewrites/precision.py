@@ -9,12 +9,13 @@ from collections.abc import Iterator
 import libcst as cst
 
 from whynan.ops.table import that
-from whynan.repair.calls import binary, fn
+from whynan.repair.calls import binary, fn, number_of
 from whynan.repair.case import HALF, Candidate, Case, Tier
 from whynan.repair.constants import Constants
 from whynan.repair.edit import Edit
 from whynan.repair.project import Project
 from whynan.repair.rewrites.roots import squared
+from whynan.repair.rewrites.tables import is_mark
 from whynan.repair.source import Expression, Source
 
 HALVES = {
@@ -23,6 +24,7 @@ HALVES = {
 }  # fmt: skip
 SCALES = 2.0**11  # a factor like this is a loss scale
 SMALL_LOSS = 1e3
+LOWER = (10, 7)  # powers of 2: of gradients that are larger than the loss, the second
 SATURATED = ("log_nonpositive", "gradient_singularity", "division_by_zero")
 LEFT_ALONE = that("casts") | {"backward", "step", "einsum"}  # no operation to widen
 PRODUCTS = ("matmul", "bmm", "mm", "mv")
@@ -48,14 +50,8 @@ def propose(case: Case) -> Iterator[Candidate]:
         and case.mechanism in ("overflow", "division_by_zero", "inf_minus_inf")
     ):
         for file in case.files():
-            if not _is_mark(case):
+            if not is_mark(case):
                 yield from _in_bfloat16(case, file)
-
-
-def _is_mark(case: Case) -> bool:
-    """The largest number of an integer type: 65535 stands for "no value", and is none in any type."""
-    value = case.origin.inputs[0].value if case.origin.inputs else None
-    return case.origin.name == "_to_copy" and value in (2.0**16 - 1, 2.0**31 - 1, 2.0**32 - 1)
 
 
 def _lower_scale(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:
@@ -72,10 +68,12 @@ def _lower_scale(case: Case, source: Source, node: Expression) -> Iterator[Candi
         found = constants.written(home, again) if home is not None and again is not None else None
         if found is None or not isinstance(found.node, Expression):
             continue
-        edit = Edit(found.source).replace(found.node, "2**10")
         place = f"{os.path.basename(found.source.path)}, line {found.source.line(found.node)}"
-        title = f"lower the loss scale to 2**10 where it is set ({place}): float16 ends at 65504, and {factor:g} times the loss lies beyond"
-        yield from case.change(edit, "lower_scale", title, Tier.EXACT)
+        for power in LOWER:
+            text = str(2**power) if number_of(found.node) is not None else f"2**{power}"
+            title = f"lower the loss scale to {text} where it is set ({place}): float16 ends at 65504, and {factor:g} times the loss lies beyond"
+            edit = Edit(found.source).replace(found.node, text)
+            yield from case.change(edit, "lower_scale", title, Tier.EXACT)
         return
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from whynan.model import REFUSED, OpRecord
-from whynan.repair.calls import binary, number_of
+from whynan.repair.calls import binary, fn, number_of
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.constants import Constants
 from whynan.repair.edit import Edit
@@ -23,6 +23,7 @@ SINGULAR = ("division_by_zero", "log_nonpositive", "gradient_singularity")
 DIVIDED, LOGARITHM = 0.1, 1e-3  # of the number that a schedule begins with: to divide by, for a log
 SET = (cst.Name, cst.Attribute, cst.Subscript)
 ALMOST = "0.999"  # where a share of noise ends, so that something is left
+ENDS = ("clamp", "clamp_max", "clip", "min", "minimum", "linspace")
 FROM_NUMBERS = ("lift_fresh", "scalar_tensor", "full", "fill")
 
 
@@ -36,6 +37,14 @@ def propose(case: Case) -> Iterator[Candidate]:
         title = f"let this schedule end at {found.least}, not at {found.end} ({file}, line {line})"
         edit = Edit(found.source).replace(found.node, found.text)
         yield from case.change(edit, "schedule_floor", title, Tier.GUARD)
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """`beta.clamp(0, 1)`, `torch.linspace(1e-4, 1.0, n)`, `min(beta, 1)`."""
+
+    source: Source
+    node: cst.Call
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +72,52 @@ def _floors(case: Case, constants: Constants) -> Iterator[Floor]:
         if found is not None:
             yield found
             return
+    yield from _some_signal_left(case, constants)
+
+
+def _some_signal_left(case: Case, constants: Constants) -> Iterator[Floor]:
+    """`torch.cumprod(1 - beta, 0)` of betas that end at 1: what is left of the signal is 0 there."""
+    source = constants.project.source(case.site.file) if case.site is not None else None
+    zero = case.culprit is not None and case.culprit.value == 0
+    if source is None or case.source is None or case.node is None or not zero:
+        return
+    failed = again(source, case.source, case.node)
+    for part in (failed, *source.below(failed)):
+        product = _cumulated(constants, source, part) if isinstance(part, SET) else None
+        if product is None or not isinstance(product.node, Expression):
+            continue
+        for call in _bounded(constants, product.source, product.node):
+            ends = [a.value for a in call.node.args if number_of(a.value) == 1]
+            if len(ends) == 1:
+                yield Floor(source=call.source, node=ends[0], text=ALMOST, least=ALMOST, end="1")
+                return
+
+
+def _cumulated(
+    constants: Constants, source: Source, node: Expression, depth: int = 6
+) -> Place | None:
+    """What a cumulated product is taken of, behind names, functions and parameters."""
+    call = fn(source, node)
+    if call is not None and call.name == "cumprod":
+        return Place(source, call.operand)
+    found = behind(constants, source, node) or constants.from_caller(source, node)
+    if found is None and isinstance(node, cst.Attribute):
+        found = constants.value(source, node)
+    if depth == 0 or found is None or not isinstance(found.node, Expression):
+        return None
+    return _cumulated(constants, found.source, found.node, depth - 1)
+
+
+def _bounded(
+    constants: Constants, source: Source, node: Expression, depth: int = 4
+) -> Iterator[Bounded]:
+    """The calls in it, and behind the names in it, that keep a number between two others."""
+    for part in (node, *source.below(node)):
+        if isinstance(part, cst.Call) and source.code(part.func).split(".")[-1] in ENDS:
+            yield Bounded(source, part)
+        value = behind(constants, source, part) if depth and isinstance(part, cst.Name) else None
+        if value is not None and isinstance(value.node, Expression):
+            yield from _bounded(constants, value.source, value.node, depth - 1)
 
 
 def _given(case: Case) -> Iterator[tuple[Source, Expression, float | None]]:

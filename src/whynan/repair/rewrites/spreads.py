@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import libcst as cst
@@ -37,7 +38,9 @@ def propose(case: Case) -> Iterator[Candidate]:
         grouped = pandas is not None and "groupby(" in source.text
         edit, found = Edit(source), 0
         for quotient in source.every(cst.BinaryOperation):
-            if binary(quotient, cst.Divide) is None or not _is_spread(constants, source, quotient.right):  # fmt: skip
+            if binary(quotient, cst.Divide) is None or not is_spread(constants, source, quotient.right):  # fmt: skip
+                continue
+            if divided and not _is_there(case, source, quotient):
                 continue
             divisor = source.receiver(quotient.right)
             if grouped and _of_one_group(source, quotient):
@@ -53,6 +56,15 @@ def propose(case: Case) -> Iterator[Candidate]:
         if found and not edit.is_nested():
             title = GROUP if grouped else COLUMN
             yield from case.change(edit, "unit_spread", title, Tier.GUARD)
+
+
+def _is_there(case: Case, source: Source, quotient: cst.BinaryOperation) -> bool:
+    """Whether it is the division that failed: another one, later on, has only what that made of it."""
+    site, line = case.site, source.statement(quotient)
+    if site is None or source.path != os.path.realpath(site.file):
+        return False
+    first, last = source.span(line or quotient)
+    return first[0] <= site.line <= last[0]
 
 
 def _of_one_group(source: Source, quotient: cst.BinaryOperation) -> bool:
@@ -81,7 +93,7 @@ def _without_divisor(case: Case) -> Iterator[Candidate]:
         yield from case.change(Edit(source).after(line, text), "drop_rows", title, Tier.GUARD)
 
 
-def _is_spread(constants: Constants, source: Source, node: Expression, depth: int = 3) -> bool:
+def is_spread(constants: Constants, source: Source, node: Expression, depth: int = 3) -> bool:
     """`x.std(axis=0)`, `groups.transform("std")`, `stats["std"]`, `high - low`, or a name of one."""
     if isinstance(node, cst.Subscript):
         return source.code(node.slice[0]).strip("'\"") in SPREADS if node.slice else False
@@ -97,7 +109,7 @@ def _is_spread(constants: Constants, source: Source, node: Expression, depth: in
     value = behind.node if behind is not None else None
     if behind is None or not isinstance(value, Expression):
         return False
-    return _is_spread(constants, behind.source, value, depth - 1)
+    return is_spread(constants, behind.source, value, depth - 1)
 
 
 def _ends(constants: Constants, source: Source, node: Expression) -> str:
