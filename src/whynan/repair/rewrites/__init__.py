@@ -83,7 +83,19 @@ def propose(case: Case) -> list[Candidate]:
     if impossible(case) is not None:
         return found  # of wrong numbers no bound makes right ones
     for family in (
-        (schedules, counted, converged, tables, spreads, plain, existing, arrays, gaps, reading, data)
+        (
+            schedules,
+            counted,
+            converged,
+            tables,
+            spreads,
+            plain,
+            existing,
+            arrays,
+            gaps,
+            reading,
+            data,
+        )
         if arrays.is_array(case)
         else FAMILIES
     ):
