@@ -49,10 +49,15 @@ def beside(bundle: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for part in bundle.read_text().split("=== ")[1:]:
             name, _, text = part.partition("\n")
-            found = server.fix(unpacked(Path(folder) / name, text))
             experts = [x for x in text.splitlines() if x.startswith("# EXPERT: ")]
+            print(f"\n{name}\n{experts[0]}")
+            try:
+                found = server.fix(unpacked(Path(folder) / name, text))
+            except RuntimeError as error:  # one program's failure must not cost the others
+                print(f"not looked at: {str(error).strip().splitlines()[-1]}", flush=True)
+                continue
             kind, lines = verified(found)
-            print(f"\n{name}\n{experts[0]}\n{kind or advice(found) or 'nothing'}")
+            print(kind or advice(found) or "nothing")
             print("\n".join(f"+{line}" for line in lines), flush=True)
     server.close()
 

@@ -336,6 +336,109 @@ def objective(model, x, y):
         ("    # squash", "    return F.binary_cross_entropy_with_logits(model(x), y)"),
         binary=True,
     ),
+    Program(
+        "model_kept_by_another_object", "log_softmax",
+        SOFTMAX_NET + """
+
+class Trainer:
+    def __init__(self, net, rate):
+        self.net, self.rate = net, rate
+
+    def loss(self, x, y):
+        return -self.net(x).log().gather(1, y[:, None]).mean()
+
+
+def objective(model, x, y):
+    return trainer.loss(x, y)
+""",
+        ("        return -torch.log_softmax(self.net(x), dim=1).gather(1, y[:, None]).mean()",),
+        make="Net()\ntrainer = Trainer(model, 0.1)",
+    ),
+    Program(
+        "entry_of_a_dictionary", "log_softmax",
+        SOFTMAX_NET.replace('F.softmax(z, dim=1)', '{"scale": 1.0, "probs": F.softmax(z, dim=1)}')
+        + """
+
+def objective(model, x, y):
+    out = model(x)
+    sure = out["probs"].max(dim=1).values.mean()
+    return -out["probs"].log().gather(1, y[:, None]).mean() * out["scale"] + 0 * sure
+""",
+        ('        return {"scale": 1.0, "logits": z}  # one row per sample',
+         '    sure = torch.softmax(out["logits"], dim=1).max(dim=1).values.mean()'),
+    ),
+    Program(
+        "field_of_a_result", "bce_with_logits",
+        """
+from dataclasses import dataclass
+
+
+@dataclass
+class Output:
+    hidden: torch.Tensor
+    prob: torch.Tensor
+"""
+        + SIGMOID_NET.replace("torch.sigmoid(z).squeeze(1)", "Output(z, torch.sigmoid(z).squeeze(1))")
+        + """
+
+def objective(model, x, y):
+    out = model(x)
+    return -(y * out.prob.log() + (1 - y) * (1 - out.prob).log()).mean()
+""",
+        ("    logits: torch.Tensor", "        return Output(z, z.squeeze(1))  # one row per sample",
+         "    return F.binary_cross_entropy_with_logits(out.logits, y)"),
+        binary=True,
+    ),
+    Program(
+        "sigmoid_of_ones_own_called_twice", "bce_with_logits",
+        """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(2, 1, bias=False)
+
+    def forward(self, x):
+        return self.fc(x).squeeze(1)
+
+
+def fc(model):
+    return model.fc
+
+
+def squash(a):
+    e = torch.exp(-a)
+    return 1.0 / (1.0 + e)
+
+
+def bce(p, t):
+    return -(t * torch.log(p) + (1 - t) * torch.log(1 - p)).mean()
+
+
+def objective(model, x, y):
+    with torch.no_grad():
+        held_out = squash(model(x))
+        print(bce(held_out, y), (held_out > 0.5).sum())
+    return bce(squash(model(x)), y)
+""",
+        ("        held_out_logits = model(x)", "        held_out = squash(held_out_logits)",
+         "def bce(logits, t):", "    return F.binary_cross_entropy_with_logits(logits, t)",
+         "    return bce(model(x), y)"),
+        binary=True,
+    ),
+    Program(
+        "softmax_written_out", "log_softmax",
+        SOFTMAX_NET.replace(
+            "return F.softmax(z, dim=1)",
+            "e = torch.exp(z)\n        return e / e.sum(dim=1, keepdim=True)",
+        )
+        + """
+
+def objective(model, x, y):
+    return -torch.log(model(x)[torch.arange(len(y)), y]).mean()
+""",
+        ("        return z  # one row per sample",
+         "    return -torch.log_softmax(model(x), dim=1)[torch.arange(len(y)), y].mean()"),
+    ),
 ]  # fmt: skip
 
 EXACT: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
@@ -477,6 +580,15 @@ def objective(model, x, y):
             SOFTMAX_NET + OBJECTIVE,
             {"serve.py": "from program import model\n\n\ndef serve(x):\n    return model(x)\n"},
             id="another file imports the model",
+        ),
+        pytest.param(
+            SOFTMAX_NET.replace("F.softmax(z, dim=1)", '{"probs": F.softmax(z, dim=1)}')
+            + OBJECTIVE.replace(
+                "    p = model(x)",
+                "    out = model(x)\n    print(*out.items())\n    p = out['probs']",
+            ),
+            {},
+            id="all entries are shown",
         ),
     ],
 )

@@ -177,3 +177,50 @@ def test_equal_eigenvalues_of_the_start_are_drawn_apart(
         "        start = torch.eye(3).repeat(n, 1, 1)",
         "        self.shape = nn.Parameter(start + 0.05 * torch.randn_like(start))",
     ]
+
+
+def test_a_recurrence_is_bounded(repairs: RepairServer, tmp_path: Path) -> None:
+    text = """
+    import torch
+    from torch import nn
+
+    torch.manual_seed(0)
+    rnn = nn.RNN(2, 16, nonlinearity="relu")
+    nn.init.constant_(rnn.weight_hh_l0, 0.1)
+    optimizer = torch.optim.SGD(rnn.parameters(), lr=1e-3)
+    for step in range(4):
+        x = torch.rand(400 if step == 2 else 4, 1, 2)
+        loss = rnn(x)[1].square().mean()
+        LOOP
+    """
+    kind, lines = verified(repairs.fix(unpacked(tmp_path, text)))
+    assert (kind, lines) == ("bounded_recurrence", ['rnn = nn.RNN(2, 16, nonlinearity="tanh")'])
+
+
+@pytest.mark.parametrize(
+    ("end", "changed"),
+    [
+        (
+            "nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3), nn.ReLU())",
+            "nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))",
+        ),
+    ],
+)
+def test_columns_that_are_correlated_end_with_a_linear_layer(
+    repairs: RepairServer, tmp_path: Path, end: str, changed: str
+) -> None:
+    text = f"""
+    import torch
+    from torch import nn
+
+    torch.manual_seed(0)
+    net = {end}
+    nn.init.constant_(net[2].bias, -0.6)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    for step in range(6):
+        x = torch.randn(12, 6)
+        loss = (torch.corrcoef(net(x).T) - torch.eye(3)).square().sum()
+        LOOP
+    """
+    kind, lines = verified(repairs.fix(unpacked(tmp_path, text)))
+    assert (kind, lines) == ("linear_end", [f"net = {changed}"])

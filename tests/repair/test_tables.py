@@ -56,7 +56,7 @@ y = torch.tensor(sales["up"].to_numpy())
 """
         + TRAINED,
         "drop_rows",
-        ['sales = sales[sales["net"] > 0]'],
+        ['sales = sales[sales["net"] != 0]'],
     ),
     "windows that never change": (
         HEAD
@@ -113,3 +113,45 @@ y = torch.tensor(table[:, 0])
         + TRAINED
     )
     assert verified(repairs.fix(unpacked(tmp_path, text)))[0] == "unit_spread"
+
+
+@pytest.mark.parametrize(
+    ("above", "loss", "lines"),
+    [
+        (
+            "",
+            "nn.functional.cross_entropy(model(x), y)",
+            ['    loss = nn.functional.cross_entropy(model(x), y, reduction="sum") / (y != -100).sum().clamp(min=1)'],
+        ),
+        (
+            "criterion = nn.CrossEntropyLoss(ignore_index=0)",
+            "criterion(model(x), y)",
+            [
+                'criterion = nn.CrossEntropyLoss(ignore_index=0, reduction="sum")',
+                "    loss = criterion(model(x), y) / (y != 0).sum().clamp(min=1)",
+            ],
+        ),
+    ],
+)  # fmt: skip
+def test_a_batch_without_a_target_that_counts_teaches_nothing(
+    repairs: RepairServer, tmp_path: Path, above: str, loss: str, lines: list[str]
+) -> None:
+    text = f"""
+    import torch
+    from torch import nn
+
+    torch.manual_seed(0)
+    model = nn.Linear(3, 4)
+    {above or "ignored = -100"}
+    seen = []
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(5):
+        x, y = torch.randn(6, 3), torch.randint(1, 4, (6,))
+        if step == 2:
+            y[:] = {0 if above else -100}
+        loss = {loss}
+        LOOP
+        seen.append(loss.item())
+    print(sum(seen) / len(seen))
+    """
+    assert verified(repairs.fix(unpacked(tmp_path, text))) == ("sum_over_count", lines)

@@ -172,8 +172,9 @@ class NumpyWatch:
         if id(evidence) not in self._crossed:
             result, frame = [evidence], sys._getframe(1)
             came_in = evidence.origin_kind in ("entry", "number")
-            look = self._to_its_line if came_in else _with_setting
-            self._quietly(lambda: result.append(look(evidence, frame)))
+            if came_in:
+                self._quietly(lambda: result.append(self._to_its_line(evidence, frame)))
+            self._quietly(lambda: result.append(_with_setting(result[-1], frame)))
             self._crossed[id(evidence)] = (evidence, result[-1])
         return self._crossed[id(evidence)][1]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import math
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -17,15 +18,19 @@ from whynan.arrays.again import Again
 from whynan.arrays.lines import Room, entered
 from whynan.arrays.made_again import objects_of, stack
 from whynan.arrays.plain import Unknown, is_number
-from whynan.model import Evidence, Setting
+from whynan.diagnosis.naming import operand_names
+from whynan.model import Evidence, OpRecord, Setting
 from whynan.seam.sites import own_files
-from whynan.source.settings import computed_behind, odd_numbers
+from whynan.source.settings import added_names, computed_behind, odd_numbers, settings_named
 from whynan.source.trees import Function, function_of, tree_of
 
 
 def with_setting(evidence: Evidence, frame: FrameType) -> Evidence:
     """The same harm with what the program computed for it, if that is sure."""
     origin = evidence.origin
+    term = _zero_term(origin) if evidence.around.setting is None else None
+    if term is not None:
+        return replace(evidence, around=replace(evidence.around, setting=term))
     if origin.phase in ("optimizer", "data") or evidence.around.setting is not None:
         return evidence
     frames, files = [*stack(frame)], [*own_files()]
@@ -41,6 +46,21 @@ def with_setting(evidence: Evidence, frame: FrameType) -> Evidence:
             around = replace(evidence.around, setting=next(iter(found.values())))
             return replace(evidence, around=around)
     return evidence
+
+
+def _zero_term(origin: OpRecord) -> Setting | None:
+    """`shift` of `step + shift`, which is 0: the one that the user has set."""
+    if not origin.op.startswith("array."):
+        return None
+    files = [*own_files()]
+    folders = list(dict.fromkeys([os.getcwd(), *(os.path.dirname(f) for f in files)]))
+    for operand, name in zip(origin.inputs, operand_names(origin), strict=True):
+        if operand.value != 0 or name is None:
+            continue
+        found = settings_named(added_names(name), 0.0, files, folders)
+        if found is not None:
+            return Setting(name=found.name, value=0.0, file=found.file, line=found.line, text=found.text)  # fmt: skip
+    return None
 
 
 def _is(value: float, node: ast.expr, room: Room, again: Again) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
-from itertools import dropwhile
+from dataclasses import replace
 
-from whynan.diagnosis.circumstances import causes_around
+from whynan.diagnosis.by_change import from_change
+from whynan.diagnosis.circumstances import causes_around, odd_row, scaled_by_hand
 from whynan.diagnosis.framework import autocast_of
 from whynan.diagnosis.given import (
     MAX_SHOWN,
@@ -21,11 +23,8 @@ from whynan.diagnosis.given import (
     unbounded,
 )
 from whynan.diagnosis.makers import (
-    CARRYING,
     CHOOSING,
-    COUNTING,
     EXPONENTIALS,
-    MASKS,
     NORMS,
     SPREADS,
     counts,
@@ -37,10 +36,13 @@ from whynan.diagnosis.makers import (
     makers_of,
     masked_by,
     vanishing_divisor,
+    written,
 )
+from whynan.diagnosis.masks import from_mask
 from whynan.diagnosis.optimizer_fixes import negative_average, takes_off_a_square
-from whynan.diagnosis.words import dtype_tiny, plural
-from whynan.model import REFUSED, Cause, Evidence, Operand, OpRecord, number
+from whynan.diagnosis.words import at, dtype_tiny, plural
+from whynan.diagnosis.zeros import why_zero
+from whynan.model import ITSELF, REFUSED, Cause, Evidence, Operand, OpRecord, Setting, number
 from whynan.ops.table import forward_of, row, spelled
 
 UNDERFLOWING = spelled(lambda op: 0 in op.rounds)
@@ -53,6 +55,8 @@ ROUNDS = 1e-7  # float32 tells numbers near 1 apart from about here
 HALF = frozenset({"float16", "bfloat16"})
 CANCELLED = 1e-3  # a difference this small beside its operands has lost its leading digits
 UNGUARDED = frozenset({"division_by_zero", "log_nonpositive"})
+# What the numbers next to the origin show, which an odd row of the data may have brought there.
+LOCAL = frozenset({"underflow", "saturation", "unbounded", "missing_eps", "wrong_function", "low_precision"})  # fmt: skip
 LEAVES = frozenset({"log_nonpositive", "sqrt_negative", "invalid_domain"})
 
 
@@ -63,14 +67,14 @@ def causes_of(
     found = list(_from_operand(op, culprit)) if culprit is not None else []
     if op.op == REFUSED and culprit is not None and not found:
         found += unbounded(op, culprit)
-    if not found and culprit is not None and mechanism == "division_by_zero":
-        found += _nothing_counted(op, culprit)
     if culprit is not None and vanishing_divisor(op) is culprit:
         found += _from_small(op, culprit)
     found += _from_function(op, culprit)
-    found += _from_mask(mechanism, op)
+    found += _from_decomposition(mechanism, op, culprit)
+    found += from_mask(mechanism, op, culprit)
     setting = evidence.around.setting
-    if setting is not None and mechanism == "overflow" and setting.value in op.scalars.values():
+    given = (*op.scalars.values(), culprit.value if culprit is not None else None)
+    if setting is not None and mechanism == "overflow" and setting.value in given:
         found += a_setting(setting)  # its own number: no other type would make it a sensible one
     if not found and culprit is not None and mechanism == "empty_reduction":
         found += too_few(op, culprit)
@@ -78,13 +82,20 @@ def causes_of(
     found += _from_optimizer(evidence, mechanism, op)
     found += _from_rounding(op, culprit) if culprit is not None else ()
     if not found and culprit is not None and mechanism in UNGUARDED:
-        found += [*computed(op, culprit)] or _unguarded(mechanism, op, culprit)
+        found += [*computed(op, culprit)] or why_zero(evidence, op, culprit)
+        if not any(cause.code == "empty_mask" for cause in found):
+            found += _unguarded(mechanism, op, culprit)
     if not found and culprit is not None and mechanism == "gradient_singularity":
-        found += [*small_exponent(evidence, op, culprit)] or _adds_nothing(op, culprit)
+        found += [*small_exponent(evidence, op, culprit)] or [*_adds_nothing(op, culprit)]
+        found = found or [*why_zero(evidence, op, culprit)]
+    small = evidence.around.small_eps
+    if small is not None:
+        found = [_with_place(cause, small) for cause in found]
     if culprit is not None and mechanism in LEAVES:
         found += came_in(evidence, op, culprit)
     autocast = autocast_of(op)
     found += [autocast] if autocast is not None else []
+    found += scaled_by_hand(evidence) if mechanism == "overflow" else ()
     found += _from_precision(op, culprit)
     found += causes_around(evidence, mechanism, culprit)
     if not found and culprit is not None:
@@ -93,12 +104,24 @@ def causes_of(
         found += a_setting(setting)
     if not found and culprit is not None and mechanism in LEAVES:
         found += unbounded(op, culprit)
-    unique = {cause.code: cause for cause in reversed(found)}
-    return tuple(reversed(unique.values()))
+    if (
+        {cause.code for cause in found} == {"missing_eps"}
+        and setting is not None
+        and not setting.value
+    ):
+        found = [*a_setting(setting), *found]
+    if {cause.code for cause in found} <= {"missing_eps"}:
+        found = [*from_change(evidence.change), *found]
+    if {cause.code for cause in found} <= LOCAL:
+        found = [*odd_row(evidence, mechanism), *found]
+    unique: dict[str, Cause] = {}
+    for cause in found:
+        unique.setdefault(cause.code, cause)
+    return tuple(unique.values())
 
 
 def _from_operand(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
-    for distance, maker in enumerate(_written(op, culprit)):
+    for distance, maker in enumerate(written(op, culprit)):
         if maker.derived:
             return  # torch's own derivative formula: nothing that anybody wrote
         if distance >= NEAR and maker.value != 0:
@@ -111,9 +134,9 @@ def _from_operand(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
             yield Cause(code="saturation", evidence=text)
             return
         if maker.name in SPREADS and maker.value == 0:
-            yield Cause(
-                code="constant_input", evidence=f"{place_of(maker, op)}: all values are equal"
-            )
+            where = at(maker.outputs[0].index) if maker.outputs else ""
+            text = f"{place_of(maker, op)}: all values{where} are equal"
+            yield Cause(code="constant_input", evidence=text)
             return
         if maker.name in ("sub", "rsub") and _cancelled(maker):
             together = any(m.name in TOGETHER for m in culprit.upstream[:distance])
@@ -133,35 +156,17 @@ def _from_operand(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
             and maker.name == "sum"
             and counts_a_mask(maker, culprit.upstream[distance + 1 :])
         ):
-            stats = maker.inputs[0].slice_stats or maker.inputs[0].stats
-            n = stats.count if stats is not None else 0
-            text = (
-                f"{place_of(maker, op)}: the mask selects none of {plural(n, 'entry', 'entries')}"
-            )
-            yield Cause(code="empty_mask", evidence=text)
+            yield Cause(code="empty_mask", evidence=_nothing_selected(maker, op))
             return
 
 
-def _written(op: OpRecord, culprit: Operand) -> tuple[OpRecord, ...]:
-    """What made it; of a slope at 0, without what its own formula made of that 0."""
-    made = culprit.upstream
-    if op.derived and culprit.value == 0:
-        made = tuple(dropwhile(lambda m: m.derived and m.node == op.node and m.value == 0, made))
-    return made
-
-
-def _nothing_counted(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
-    """A number of things, or their sum, and there is none: a node without edges, an empty group."""
-    if culprit.value != 0:
-        return
-    for maker in culprit.upstream:
-        if maker.untouched or (maker.name in COUNTING and maker.value == 0):
-            yield Cause(
-                code="empty_mask", evidence=f"{place_of(maker, op)}: nothing is counted there"
-            )
-            return
-        if maker.name not in CARRYING:
-            return
+def _nothing_selected(total: OpRecord, op: OpRecord) -> str:
+    stats = total.inputs[0].slice_stats or total.inputs[0].stats
+    n = stats.count if stats is not None else 0
+    where = at(total.outputs[0].index) if total.outputs else ""
+    if where:  # one count of several: of a class, a group, a row
+        return f"{place_of(total, op)}: nothing is counted{where}: all {plural(n, 'number')} added up there are 0"
+    return f"{place_of(total, op)}: the mask selects none of {plural(n, 'entry', 'entries')}"
 
 
 def _from_small(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
@@ -195,13 +200,24 @@ def _difference(maker: OpRecord, op: OpRecord, *, together: bool) -> Cause:
     if maker.value == 0 and together and "mean" in makers_of(maker):
         text = f"{place_of(maker, op)}: all values equal their mean, {number(a)}"
         return Cause(code="constant_input", evidence=text)
-    if maker.value == 0:
+    if maker.value == 0 and [o.source for o in maker.inputs] == [ITSELF, ITSELF]:
+        where = at(maker.outputs[0].index) if maker.outputs else ""
+        text = f"{place_of(maker, op)}: the same element is taken from itself{where}, as where each is paired with each"
+    elif maker.value == 0:
         text = f"{place_of(maker, op)}: two equal values were subtracted"
     else:
         text = (
             f"{place_of(maker, op)}: {a:.9g} - {b:.9g} gave {number(maker.value)}, a rounding error"
         )
     return Cause(code="cancellation", evidence=text)
+
+
+def _with_place(cause: Cause, small: Setting) -> Cause:
+    """Of an eps that is too small: where it is set."""
+    if cause.code != "eps_too_small":
+        return cause
+    place = f"{os.path.basename(small.file)}:{small.line}"
+    return replace(cause, evidence=f"{cause.evidence} ({place} sets `{small.text}`)")
 
 
 def _told_eps(maker: OpRecord, op: OpRecord) -> str:
@@ -224,15 +240,25 @@ def _from_function(op: OpRecord, culprit: Operand | None) -> Iterator[Cause]:
         yield Cause(code="wrong_function", evidence="log(1 - sigmoid(x)) is `logsigmoid(-x)`, which does not round")  # fmt: skip
 
 
-def _from_mask(mechanism: str, op: OpRecord) -> Iterator[Cause]:
-    x = op.operand(*MASKS)
-    stats = (x.slice_stats or x.stats) if x is not None else None
-    if stats is None:
+def _from_decomposition(mechanism: str, op: OpRecord, culprit: Operand | None) -> Iterator[Cause]:
+    """An eigenvalue that is 0 but for its rounding; values that are equal, and so have no vectors."""
+    maker, forward = maker_of(culprit), row(forward_of(op.node) or "").name
+    if mechanism == "singular_matrix" and maker is not None and maker.name in ("mm", "bmm"):
+        shapes = [o.stats.shape for o in maker.inputs if o.stats is not None]
+        if len(shapes) == 2 and shapes[0][-1] < shapes[0][-2]:
+            (size, rank), line = shapes[0][-2:], place_of(maker, op)
+            text = f"{line}: a product over {plural(rank, 'row')} has no more than {rank:,} independent ones, and the matrix asks for {size:,}"
+            yield Cause(code="too_few_values", evidence=text)
+    if mechanism == "gradient_singularity" and op.derived and forward in ("svd", "eigh"):
+        which = "singular values" if forward == "svd" else "eigenvalues"
+        text = f"two {which} of the matrix are equal, and the gradient divides by their distance"
+        yield Cause(code="constant_input", evidence=text)
+    if maker is None or culprit is None or row(maker.name).name not in ("eigh", "eigvalsh"):
         return
-    if mechanism == "all_masked_softmax":
-        yield Cause(code="empty_mask", evidence=f"all {stats.count:,} scores of the row are masked")
-    elif mechanism == "empty_reduction" and stats.count == 0:
-        yield Cause(code="empty_mask", evidence="the selection is empty")
+    value, largest = culprit.value, culprit.stats.max if culprit.stats is not None else None
+    if value is not None and largest and value < 0 and -value < CANCELLED * largest:
+        text = f"{place_of(maker, op)}: an eigenvalue of 0 came out as {number(value)}, a rounding error beside the largest, {number(largest)}"
+        yield Cause(code="cancellation", evidence=text)
 
 
 def _from_optimizer(evidence: Evidence, mechanism: str, op: OpRecord) -> Iterator[Cause]:

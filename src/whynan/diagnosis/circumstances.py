@@ -8,9 +8,18 @@ from itertools import pairwise
 
 from whynan.diagnosis.diverging import outgrown
 from whynan.diagnosis.framework import AUTOCAST_OFF
-from whynan.diagnosis.makers import CHOOSING
-from whynan.diagnosis.words import at, dtype_max, plural
-from whynan.model import FROM_BEFORE, Cause, Evidence, Fix, HistoryRow, Operand, OpRecord, number
+from whynan.diagnosis.words import at, dtype_max, plural, whose
+from whynan.model import (
+    FROM_BEFORE,
+    FROM_LOADER,
+    Cause,
+    Evidence,
+    Fix,
+    HistoryRow,
+    Operand,
+    OpRecord,
+    number,
+)
 from whynan.ops.table import row
 from whynan.source.quotes import short_path
 
@@ -20,6 +29,7 @@ LEAPT = 100.0  # times the gradient that was usual
 STEEP = 1.8  # growth of a gradient from one operation to the next
 HALF = 0.5  # of the largest weight: then the updates made it what it is
 OVERSHOT = 0.2  # an update against the largest weight's norm; a thousandth is usual
+SCALED = 128.0  # a number of one element times this or more is scaled on purpose
 HUGE = 1e8  # no feature of a healthy data set
 UNROUNDED = Fix(
     kind="wider_dtype",
@@ -33,6 +43,9 @@ BOUNDED = Fix(
     kind="bound_growth",
     title="keep the values from growing round by round: fewer or smaller rounds, a bounded function such as `tanh`, or a penalty on what grows",
 )
+SPOILT = frozenset(
+    {"overflow", "log_nonpositive", "invalid_domain", "sqrt_negative", "division_by_zero", "gradient_singularity"}
+)  # fmt: skip
 DRIFTED = frozenset({"overflow", "log_nonpositive", "invalid_domain", "sqrt_negative"})
 
 
@@ -84,7 +97,8 @@ def causes_around(evidence: Evidence, mechanism: str, culprit: Operand | None) -
     yield from _scaler(evidence)
     yield from _poisoned(evidence)
     if mechanism in DRIFTED and (unstable := evidence.around.unstable) is not None:
-        text = f"{unstable.name} is {number(unstable.value)}: {unstable.why}"
+        where = f" ({unstable.where})" if unstable.where else ""
+        text = f"{unstable.name} is {number(unstable.value)}{where}: {unstable.why}"
         yield Cause(code="setting", evidence=text)
     yield from _data(evidence, mechanism, culprit)
     if mechanism == "overflow":
@@ -113,6 +127,17 @@ def _loss_factor(evidence: Evidence) -> Iterator[Cause]:
     if math.isfinite(op.exact) and abs(op.exact) > limit >= abs(op.exact) / factor:
         text = f"the loss was multiplied by {number(factor)} before the backward pass; without that the result is {number(op.exact / factor)}"
         yield Cause(code="loss_scale", evidence=text)
+
+
+def scaled_by_hand(evidence: Evidence) -> Iterator[Cause]:
+    """A single number that the program multiplies by a constant of its own, beyond half precision."""
+    op = evidence.origin
+    factor = op.scalar("other") if op.name == "mul" and len(op.inputs) == 1 else None
+    alone = op.out is not None and op.out.count == 1 and op.dtype == "float16"
+    if factor is None or not alone or abs(factor) < SCALED or evidence.sink not in ("loss", "gradient"):  # fmt: skip
+        return
+    text = f"the loss, {number(op.inputs[0].value)}, is multiplied by {number(factor)}, and float16 ends at 65504"
+    yield Cause(code="loss_scale", evidence=text)
 
 
 def _poisoned(evidence: Evidence) -> Iterator[Cause]:
@@ -165,8 +190,9 @@ def _data(evidence: Evidence, mechanism: str, culprit: Operand | None) -> Iterat
         return
     if odd is None:
         last = culprit.upstream[-1] if culprit is not None and culprit.upstream else None
-        if last is not None and _comes_in(last) and abs(last.value or 0) > HUGE:
-            yield Cause(code="bad_data", evidence=f"{number(last.value)} came in with the data")
+        value = _brought_in(last) if last is not None else None
+        if value is not None and abs(value) > HUGE:
+            yield Cause(code="bad_data", evidence=f"{number(value)} came in with the data")
         return
     column = f" of column {odd.column}" if odd.column is not None else ""
     if odd.what == "outlier":
@@ -183,10 +209,27 @@ def _data(evidence: Evidence, mechanism: str, culprit: Operand | None) -> Iterat
     yield Cause(code="bad_data", evidence=text)
 
 
-def _comes_in(op: OpRecord) -> bool:
-    """A constant or a row of the data, taken from what stood there before the step."""
-    chosen = op.name in CHOOSING and bool(op.inputs)
-    return op.name == "lift_fresh" or (chosen and op.inputs[0].source == FROM_BEFORE)
+def _brought_in(op: OpRecord) -> float | None:
+    """A constant or a value of the data: what stood there before the step, and decides the result."""
+    if op.name == "lift_fresh":
+        return op.value
+    given = max(op.inputs, key=lambda o: abs(o.value or 0.0), default=None)
+    from_data = given is not None and given.source in (FROM_BEFORE, FROM_LOADER)
+    return given.value if from_data and given is not None else None
+
+
+def odd_row(evidence: Evidence, mechanism: str) -> Iterator[Cause]:
+    """Of the one row that leads there: it holds what no other row comes near."""
+    odd, sample = evidence.around.odd_cell, evidence.around.sample
+    if odd is None or mechanism not in SPOILT or evidence.around.oddity is not None:
+        return
+    column = f" in column {odd.column}" if odd.column is not None else ""
+    table = f" of `{odd.table}`" if odd.table is not None else " of the batch"
+    known = whose(sample) if sample is not None and sample.dataset_index is not None else ""
+    if odd.table is None and known:
+        table += f" ({known.removeprefix(', ')})"
+    text = f"row {odd.row}{table} holds {number(odd.value)}{column}, where the others are at most {number(odd.typical)}"
+    yield Cause(code="bad_data", evidence=text)
 
 
 def _initialisation(evidence: Evidence) -> Iterator[Cause]:

@@ -7,10 +7,11 @@ import os
 from collections.abc import Iterator
 
 from whynan.diagnosis.makers import CHOOSING
+from whynan.diagnosis.words import at, whose
 from whynan.model import FROM_BEFORE, REFUSED, Cause, Evidence, Operand, OpRecord, Setting, number
-from whynan.ops.table import reading, that
+from whynan.ops.table import reading, row, that
 from whynan.source.settings import COMPUTING, odd_numbers
-from whynan.source.trees import expression_of
+from whynan.source.trees import expression_of, last_word
 
 MAX_SHOWN = 48
 HANDED_ON = CHOOSING | that("copies") | reading("join") | {"lift_fresh"}
@@ -37,7 +38,8 @@ def came_in(evidence: Evidence, op: OpRecord, culprit: Operand) -> Iterator[Caus
     brought = first == FROM_BEFORE or (made and made[-1].name == "lift_fresh")
     known = around.sample is not None or around.loads
     if brought and known:
-        yield Cause(code="bad_data", evidence=f"{number(culprit.value)} came in with the data")
+        text = f"{number(culprit.value)} came in with the data{whose(around.sample)}"
+        yield Cause(code="bad_data", evidence=text)
 
 
 def kept(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
@@ -60,11 +62,18 @@ def a_setting(setting: Setting) -> Iterator[Cause]:
 def unbounded(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
     """What was computed may be anything; what was chosen or handed on is somebody else's."""
     made = [m for m in culprit.upstream if m.name not in HANDED_ON]
+    if made and "compares" in row(made[0].name).does:
+        return
     if op.op == REFUSED and (culprit.source or "").startswith("parameter"):
         needs = op.scalars.get("needs")
         yield Cause(code="unbounded", evidence=f"it is trained, and nothing keeps it {needs}")
         return
     if op.derived or culprit.value is None or (culprit.value == 0 and op.op != REFUSED):
+        return
+    if op.op.startswith("array.") and _is_data(culprit.name):
+        where = at(op.outputs[0].first or op.outputs[0].index) if op.outputs else ""
+        text = f"{number(culprit.value)} came in with the data, `{culprit.name}`{where}"
+        yield Cause(code="bad_data", evidence=text)
         return
     if op.op.startswith("array."):  # of NumPy's operands only the text is known
         name = culprit.name if isinstance(expression_of(culprit.name or ""), COMPUTING) else None
@@ -80,6 +89,20 @@ def unbounded(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
     if name is not None:
         what = f"`{name}` gave {number(culprit.value)}"
         yield Cause(code="unbounded", evidence=f"{place}{what}, and nothing keeps it where the function is defined")  # fmt: skip
+
+
+def _is_data(name: str | None) -> bool:
+    """`df["pm10"].to_numpy()`: a column as it stands there, with nothing computed from it."""
+    part, has_column = expression_of(name or ""), False
+    while not isinstance(part, ast.Name):
+        has_column |= isinstance(part, ast.Subscript)
+        if isinstance(part, ast.Call) and last_word(part.func) in ("to_numpy", "astype", "numpy"):
+            part = part.func
+        elif isinstance(part, ast.Attribute | ast.Subscript):
+            part = part.value
+        else:
+            return False
+    return has_column
 
 
 def computed(op: OpRecord, culprit: Operand) -> Iterator[Cause]:

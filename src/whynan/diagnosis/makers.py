@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import dropwhile
 
 from whynan.model import Evidence, Fix, Operand, OpRecord
 from whynan.ops.table import forward_of, reading, row, spelled, that
@@ -26,6 +27,14 @@ def maker_of(operand: Operand | None) -> OpRecord | None:
     """The operation that computed the value; choosing elements in between changes nothing."""
     made = operand.upstream if operand is not None else ()
     return next((op for op in made if op.name not in CHOOSING), None)
+
+
+def written(op: OpRecord, culprit: Operand) -> tuple[OpRecord, ...]:
+    """What made it; of a slope at 0, without what its own formula made of that 0."""
+    made = culprit.upstream
+    if op.derived and culprit.value == 0:
+        made = tuple(dropwhile(lambda m: m.derived and m.node == op.node and m.value == 0, made))
+    return made
 
 
 def masked_by(operand: Operand | None) -> OpRecord | None:

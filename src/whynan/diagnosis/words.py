@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from whynan.model import Evidence, Operand, OpRecord, TensorStats, number
+from whynan.model import Evidence, Operand, OpRecord, Sample, TensorStats, number
 from whynan.ops.table import row
 
 # What an argument is, where torch's own name for it says little.
@@ -24,6 +24,18 @@ def plural(n: int, one: str, many: str | None = None) -> str:
 def at(index: tuple[int, ...] | None) -> str:
     """` at [7, 2]`, or nothing for a scalar."""
     return f" at [{', '.join(map(str, index))}]" if index else ""
+
+
+def whose(sample: Sample | None) -> str:
+    """`, item 137 of the dataset`: where one sample of the batch is to blame."""
+    if sample is None or sample.inferred or sample.bad >= max(sample.size, 2):
+        return ""
+    first = ", the first" if sample.bad > 1 else ""
+    if sample.dataset_index is None:
+        return f"{first}, sample {sample.index} of the {sample.size} in the batch"
+    listed = sample.table is None or sample.table.startswith("`")
+    where = sample.table or "the dataset"
+    return f"{first}, {'item' if listed else 'row'} {sample.dataset_index} of {where}"
 
 
 def bad_values(stats: TensorStats | None) -> str:

@@ -83,6 +83,7 @@ class Oddity:
     typical: float  # magnitude of the other values, or of the other columns
     row: int | None = None
     column: int | None = None
+    table: str | None = None  # what the program calls the table that the row is one of
     earlier: bool = False  # of all the data that this batch was cut from: an earlier one held it
 
 
@@ -113,6 +114,7 @@ class Unstable:
     name: str
     value: float
     why: str
+    where: str = ""  # the one place where the user sets it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,11 +129,13 @@ class Circumstances:
     remade: int | None = None  # the item that the dataset was asked for once more, in this process
     layers: tuple[Layer, ...] = ()  # those that look wrong
     oddity: Oddity | None = None
+    odd_cell: Oddity | None = None  # of the one row that leads to the origin, far from all others
     input_size: float | None = None  # the usual magnitude of the largest feature of the batch
     weight_norm: float | None = None  # the largest of a parameter
     moved: float | None = None  # how far the last update can have moved a parameter, as a norm
     moved_lately: float | None = None  # all updates since the loss was lowest
     setting: Setting | None = None
+    small_eps: Setting | None = None  # that the type rounds to 0
     unstable: Unstable | None = None
     growth: Growth | None = None  # where the origin's line ran again and again in its step
     loss_factor: float | None = None  # the number that the loss was multiplied by at last

@@ -35,6 +35,7 @@ REFUSED = (
     "refused"  # the name of an origin that is no operation: a distribution refused a finite value
 )
 FROM_LOADER = "data from a DataLoader"
+ITSELF = "the element that it is taken from"
 FROM_GRADIENT = "gradient from before the recording"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,13 +21,14 @@ from whynan.model import (
     number,
 )
 from whynan.record.growing import growth_of
+from whynan.record.guilty_rows import odd_cell, place_in_table, row_of_operand
 from whynan.record.item_names import name_of
 from whynan.record.listed import from_a_list
 from whynan.record.modules import clean
 from whynan.record.oddities import MAX_VALUES, oddity_in
 from whynan.record.reads import value_after
 from whynan.record.rows import samples_of
-from whynan.record.set_by import setting_of
+from whynan.record.set_by import set_somewhere, setting_of, small_eps_of
 from whynan.record.table_rows import row_of
 from whynan.record.whole import oddity_before
 from whynan.seam.devices import double
@@ -49,10 +51,11 @@ def look_around(evidence: Evidence, recorder: Recorder) -> Evidence:
     inputs = recorder.batches.inputs
     try:
         with torch.no_grad():
-            history = _history(recorder)
+            history, sample = _history(recorder), _sample(evidence, recorder)
             around = Circumstances(
                 history=history,
-                sample=_sample(evidence, recorder),
+                sample=sample,
+                odd_cell=odd_cell(evidence, recorder, sample),
                 fetch=recorder.batches.last_fetch(),
                 workers=recorder.batches.workers,
                 loads=bool(recorder.batches.fetches or recorder.batches.iterator() is not None),
@@ -63,6 +66,7 @@ def look_around(evidence: Evidence, recorder: Recorder) -> Evidence:
                 moved=_moved(history[-1:], recorder),
                 moved_lately=_moved(_since_lowest(history), recorder),
                 setting=setting_of(evidence),
+                small_eps=small_eps_of(evidence),
                 unstable=_unstable(recorder.updates.last()) if evidence.origin.step else None,
                 growth=growth_of(evidence, recorder.tracer.records),
                 loss_factor=recorder.losses.factor(),
@@ -86,15 +90,28 @@ def _sample(evidence: Evidence, recorder: Recorder) -> Sample | None:
     """With what its dataset calls it, or its place in the table that it was taken from."""
     found = _guilty(evidence, recorder)
     if found is None:
-        return None if recorder.batches.fetches else from_a_list(evidence, recorder.tracer, None)
+        if recorder.batches.fetches:
+            return None
+        in_list = from_a_list(evidence, recorder.tracer, None)
+        return in_list or row_of_operand(evidence, recorder)
     if found.dataset_index is None:
         if recorder.batches.fetches:
             return replace(found, called=recorder.batches.stream_item(found.index))
-        in_table = _in_table(found, evidence, recorder)
+        in_table = _in_slice(_in_table(found, evidence, recorder), recorder)
         is_known = in_table.dataset_index is not None
         return in_table if is_known else from_a_list(evidence, recorder.tracer, found)
     asked, _ = recorder.batches.behind(None)
     return replace(found, called=name_of(behind(asked), found.dataset_index))
+
+
+def _in_slice(sample: Sample, recorder: Recorder) -> Sample:
+    """Of a batch that is a slice of a table: `X[k : k + 32]`."""
+    for tensor in recorder.batches.inputs if sample.dataset_index is None else ():
+        place = place_in_table(tensor) if len(tensor) == sample.size else None
+        if place is not None and place[2] > sample.size:
+            name, first, _ = place
+            return replace(sample, dataset_index=first + sample.index, table=f"`{name}`")
+    return sample
 
 
 def _in_table(sample: Sample, evidence: Evidence, recorder: Recorder) -> Sample:
@@ -296,7 +313,7 @@ def _unstable(optimizer: torch.optim.Optimizer | None) -> Unstable | None:
         momentum, rate, decay = (group.get(n) for n in ("momentum", "lr", "weight_decay"))
         if isinstance(momentum, float | int) and momentum >= 1:
             why = "from 1 on, each update is larger than the one before"
-            return Unstable(name="momentum", value=float(momentum), why=why)
+            return _set_here(Unstable(name="momentum", value=float(momentum), why=why))
         scaled = any(name in group for name in ADAPTIVE) and not isinstance(
             optimizer, torch.optim.AdamW
         )
@@ -304,5 +321,12 @@ def _unstable(optimizer: torch.optim.Optimizer | None) -> Unstable | None:
             continue
         if decay >= 1 and math.isfinite(rate) and rate * decay > 2:  # else it is the rate
             why = f"times lr {number(rate)} it is {number(rate * decay)}, and above 2 each step leaves a weight larger than it was"
-            return Unstable(name="weight_decay", value=float(decay), why=why)
+            return _set_here(Unstable(name="weight_decay", value=float(decay), why=why))
     return None
+
+
+def _set_here(found: Unstable) -> Unstable:
+    place = set_somewhere(found.name, found.value)
+    if place is None:
+        return found
+    return replace(found, where=f"{os.path.basename(place.file)}:{place.line}")

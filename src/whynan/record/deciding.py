@@ -36,8 +36,9 @@ def deciding(maker: OpRecord, operands: list[tuple[Read, Operand]]) -> tuple[Rea
 
 
 def _takes_nothing_off(maker: OpRecord) -> bool:
-    """`x - 0`, of an x that is 0: not a difference of two equal values."""
-    return maker.scalar("other") == 0 and [o.value for o in maker.inputs] == [0]
+    """`x - 0`, of an x that is 0, or 0 less 0: not a difference of two equal values."""
+    values = [o.value for o in maker.inputs]
+    return values == [0, 0] or (maker.scalar("other") == 0 and values == [0])
 
 
 def elements(record: Record, k: int, index: Index | None, found: list[Read]) -> list[Index | None]:

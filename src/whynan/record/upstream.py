@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from whynan.model import Operand, OpRecord
+from whynan.model import ITSELF, Operand, OpRecord
 from whynan.record.ancestry import Ancestry, Node
 from whynan.record.deciding import deciding, extreme
 from whynan.record.freeze import Freezer
@@ -45,7 +45,7 @@ class Upstream:
             if bare.name in BINS and bare.value == 0:
                 operands = []  # nothing fell into that bin
             if bare.name == "sub" and bare.value == 0:
-                operands = [(r, self._with_maker(record, r, o)) for r, o in operands]
+                operands = self._with_makers(record, operands)
             slope = record.derived and not self._carries_gradient(record)
             found.append(replace(bare, inputs=tuple(o for _, o in operands), is_slope=slope))
             chosen = deciding(found[-1], operands)
@@ -102,6 +102,14 @@ class Upstream:
                 reader = (maker, node.k, node.index)
                 ref, element, before = chosen[0].ref, chosen[1].index, maker.index
         return None
+
+    def _with_makers(self, record: Record, operands: list[tuple[Read, Operand]]) -> list[tuple[Read, Operand]]:  # fmt: skip
+        """Of a difference that is 0: what made its sides, or that they are the same element."""
+        nodes = [self.maker(record, r, o) for r, o in operands]
+        places = {(id(n.ref.entry), n.index, n.record and n.record.index) for n in nodes if n is not None and n.index}  # fmt: skip
+        if len(nodes) == 2 and None not in nodes and len(places) == 1:
+            return [(r, replace(o, source=ITSELF)) for r, o in operands]
+        return [(r, self._with_maker(record, r, o)) for r, o in operands]
 
     def _with_maker(self, record: Record, read: Read, operand: Operand) -> Operand:
         """Equal minuend and subtrahend: what made them tells a constant from a cancellation."""

@@ -8,6 +8,7 @@ import libcst as cst
 
 from whynan.ops.table import spelled
 from whynan.repair.calls import Fn, fn, one_minus
+from whynan.repair.containers import Container, Entry, entry_of
 from whynan.repair.places import Lost, Place, argument_for, parameter_for, reads_of, target_of
 from whynan.repair.project import Project
 from whynan.repair.renames import Holder, holder
@@ -58,6 +59,9 @@ class Flow:
     others: list[Place] = field(default_factory=list)
     holders: list[Holder] = field(default_factory=list)  # names that it goes by
     functions: list[Place] = field(default_factory=list)  # that return it
+    keys: dict[str, set[cst.CSTNode]] = field(
+        default_factory=dict
+    )  # entries, where their name is written
     crossed: bool = False  # it left the function where it was made
     _seen: set[cst.CSTNode] = field(default_factory=set)
     _parameters: list[tuple[Place, int, str]] = field(default_factory=list)
@@ -75,6 +79,8 @@ class Flow:
             self._returned(source, *statement)
         elif isinstance(above, cst.Element) and (target := target_of(source, above)) is not None:
             self._assigned(source, node, target)
+        elif (entry := entry_of(self.project, source, node)) is not None:
+            self._kept(entry)
         elif isinstance(above, cst.Arg) and self._given(source, above):
             pass
         elif self.elementwise and (chosen := _choice(source, node)) is not None:
@@ -82,14 +88,15 @@ class Flow:
         else:
             self._used(source, node)
 
-    def strangers(self) -> frozenset[cst.CSTNode]:
-        """Functions that were entered, and that some call gives another value."""
-        found = set()
+    def strangers(self) -> list[tuple[cst.CSTNode, Place | None]]:
+        """Functions that were entered, and what some call gives them that is another value."""
+        found = list[tuple[cst.CSTNode, Place | None]]()
         for function, skipped, name in self._parameters:
             for call in self.project.calls_of(function):
-                if argument_for(call, function, skipped, name) not in self._seen:
-                    found.add(function.node)
-        return frozenset(found)
+                given = argument_for(call, function, skipped, name)
+                if given not in self._seen:
+                    found.append((function.node, Place(call.source, given) if given else None))
+        return found
 
     def _returned(self, source: Source, statement: cst.Return, index: int | None = None) -> None:
         function = source.scope(statement)
@@ -140,6 +147,16 @@ class Flow:
         for read in reads:
             assert isinstance(read.node, cst.Name)
             self.follow(source, read.node)
+
+    def _kept(self, entry: Entry) -> None:
+        """In a dictionary that a function returns, or the like: on from wherever it is read."""
+        self.crossed = True
+        container = Container(self.project, entry.name)
+        reads = container.reads(entry)
+        self.keys.setdefault(entry.name, set()).update(key.node for key in container.keys)
+        for read in reads:
+            assert isinstance(read.node, Expression)
+            self.follow(read.source, read.node)
 
     def _held(self, source: Source, name: cst.Name) -> None:
         found = holder(Place(source, name))

@@ -101,10 +101,18 @@ class Project:
             if len(given) == 1 and isinstance(source.parent(given[0]), cst.Param):
                 return self._handed_in(source, callee)
             found = self._defined(source, callee.value, cst.FunctionDef)
+            if found is None and (owner := self._defined(source, callee.value, cst.ClassDef)):
+                return self._method(owner, "__init__")  # `Trainer(net)`
             return (found, 0) if found is not None else None
         if isinstance(callee, cst.Attribute) and source.code(callee.value) == "self":
             return self._of_self(source, callee)
         return None
+
+    def class_named(self, source: Source, callee: Expression) -> Place | None:
+        """The user's own class of that name."""
+        if not isinstance(callee, cst.Name):
+            return None
+        return self._defined(source, callee.value, cst.ClassDef)
 
     def _of_self(self, source: Source, callee: cst.Attribute) -> tuple[Place, int] | None:
         """`self.loss(...)`: a method, or a module that the class keeps under that name."""
@@ -188,6 +196,8 @@ class Project:
             from whynan.repair.instances import Instances
 
             return Instances(self).of_class(owner)
+        if name == "__init__":
+            return self._constructions(owner)
         calls = []
         for source in self.mentioning(name):
             same = [f for f in source.every(cst.FunctionDef) if f.name.value == name]
@@ -199,6 +209,17 @@ class Project:
                     if not isinstance(above, cst.Call) or above.func is not attribute:
                         raise Lost
                     calls.append(Place(source, above))
+        return calls
+
+    def _constructions(self, owner: Place) -> list[Place]:
+        """`Trainer(...)`, everywhere; of a subclass it is not known what it hands on."""
+        assert isinstance(owner.node, cst.ClassDef)
+        calls = []
+        for use in self.uses_of(owner.source, owner.node):
+            if isinstance(use.above, cst.Call) and use.above.func is use.node:
+                calls.append(Place(use.source, use.above))
+            elif not isinstance(use.above, cst.Annotation):
+                raise Lost
         return calls
 
     def uses_of(self, home: Source, definition: cst.FunctionDef | cst.ClassDef) -> list[Place]:

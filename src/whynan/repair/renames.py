@@ -18,7 +18,7 @@ AGAIN = "__again"  # stands for the probability until its name is free
 SAYS_SO = re.compile(r"(^|_)(p|ps|prob|probs|proba|probabilities|probability)(?=$|_|\d)")
 # Of a function whose value is positive: without one of these it says nothing of what it returns.
 POSITIVE = re.compile(
-    r"(^|_)(p|ps|prob|probs|proba|probability|probabilities|exp|pdf|density|densities|likelihood|rate|rates|intensity|partition|evidence|mixture|marginal|odds)(?=$|_|\d)"
+    r"(^|_)(p|ps|prob|probs|proba|probability|probabilities|exp|pdf|density|densities|likelihood|rate|rates|intensity|partition|evidence|mixture|marginal|odds|weight|weights|kernel|gaussian)(?=$|_|\d)"
 )
 LOGARITHM = re.compile(r"(^|_)log|logit|nll")
 # What may be in these is left open.
@@ -110,6 +110,48 @@ def _called_right(case: Case, function: Place, word: str) -> dict[str, str]:
     return {**texts, **{e.source.path: e.text() for e in edits if len(defined) == 1}}
 
 
+def keys_told_right(
+    case: Case, texts: Mapping[str, str], keys: Mapping[str, set[cst.CSTNode]], word: str
+) -> dict[str, str]:
+    """Entries and fields named for a probability, if every place is known in which the name is one."""
+    told = dict(texts)
+    for name, known in keys.items():
+        new, there = _worded(name, word), Project(case.with_texts(told))
+        try:
+            if not SAYS_SO.search(name) or _keys(Project(case), new) or set(_keys(Project(case), name)) - known:  # fmt: skip
+                continue
+            for source in there.mentioning(name):
+                edit = Edit(source)
+                for key in _keys(there, name):
+                    if source.parent(key) is not None:
+                        edit.replace(key, source.code(key).replace(name, new))
+                told[source.path] = edit.text()
+        except Lost:
+            continue
+    return told
+
+
+def _keys(project: Project, name: str) -> list[cst.BaseExpression]:
+    """Strings, attributes, keywords and fields of that name."""
+    return [
+        node
+        for source in project.mentioning(name)
+        for node in (*source.every(cst.SimpleString), *source.every(cst.Name))
+        if (isinstance(node, cst.SimpleString) and node.evaluated_value == name)
+        or (isinstance(node, cst.Name) and node.value == name and _is_key(source, node))
+    ]
+
+
+def _is_key(source: Source, node: cst.Name) -> bool:
+    above = source.parent(node)
+    if isinstance(above, cst.AnnAssign):
+        body = source.parent(source.parent(source.parent(node) or node) or node)
+        return isinstance(body, cst.IndentedBlock) and isinstance(source.parent(body), cst.ClassDef)
+    if isinstance(above, cst.Arg):
+        return above.keyword is node
+    return isinstance(above, cst.Attribute) and above.attr is node
+
+
 def _is_the_function(source: Source, name: cst.Name) -> bool:
     """Where it is defined, imported or called."""
     above = source.parent(name)
@@ -140,7 +182,7 @@ def _new_name(source: Source, found: Holder, word: str) -> str | None:
     if word == "log" and not POSITIVE.search(found.name):
         return None  # it says neither
     every = [n for n in source.every(cst.Name) if n.value == found.name]
-    variables = [n for n in every if _is_variable(source, n)]
+    variables = [n for n in every if _is_variable(source, n) and not _is_local(source, n)]
     own = _of(source, found, found.name)
     seen = (n for n in source.every(cst.Name) if _around(source, n)[: len(found.function)] == found.function or not _around(source, n))  # fmt: skip
     taken = {n.value for n in seen}
@@ -148,6 +190,12 @@ def _new_name(source: Source, found: Holder, word: str) -> str | None:
     if new in taken or (found.function and found.name in spelled):
         return None
     return new if found.function or len(own) == len(variables) else None  # a function reads it
+
+
+def _is_local(source: Source, name: cst.Name) -> bool:
+    """Of a function that gives the name a value of its own."""
+    scope = source.scope(name)
+    return scope is not source.module and bool(source.bindings(name.value, scope))
 
 
 def _makes(source: Source, arg: cst.Arg) -> bool:

@@ -19,7 +19,7 @@ from whynan.model import OpRecord, Site
 from whynan.ops.table import row
 from whynan.source.names import names_of
 from whynan.source.positions import node_at
-from whynan.source.trees import last_word, tree_of
+from whynan.source.trees import expression_of, last_word, tree_of
 
 MAX_NAMES = 12
 MAX_FILES = 60
@@ -34,7 +34,7 @@ LARGE = 1e4
 SCALING = ("div", "mul")
 GUARDS = ("other", "eps", "min", "value", "alpha")
 _ENTRY = r"\"{name}\"\s*:\s*\"?(?P<value>[-+.\w]+)"  # of JSON, which may be all on one line
-_LINE = r"^\s*[\"']?{name}[\"']?\s*[:=]\s*[\"']?(?P<value>[-+.\w]+)"
+_LINE = r"(?:^|[{{,])\s*[\"']?{name}[\"']?\s*[:=]\s*[\"']?(?P<value>[-+.\w]+)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,36 @@ def setting_behind(site: Site, roles: Sequence[str], value: float, files: Iterab
     found = {(w.file, w.line): w for name in names for w in _written(name, value, files, folders)}
     own = [w for w in found.values() if (w.file, w.line) != (site.file, site.line)]
     return own[0] if len(own) == 1 else None
+
+
+def settings_named(names: Iterable[str], value: float, files: Iterable[str], folders: Iterable[str]) -> Written | None:  # fmt: skip
+    """The one place of the user's that gives one of these names that very number."""
+    files, folders = [*files], [*folders]
+    found = {(w.file, w.line): w for name in names for w in _written(name, value, files, folders)}
+    return next(iter(found.values())) if len(found) == 1 else None
+
+
+def added_names(expression: str) -> list[str]:
+    """Of `np.float64(step + self.shift)`, `step` and `shift`: if it is 0, all of them may be."""
+    tree: ast.expr | None = expression_of(expression)
+    while isinstance(tree, ast.Call) and len(tree.args) == 1 and not tree.keywords:
+        tree = tree.args[0]
+    if not isinstance(tree, ast.BinOp | ast.Name | ast.Attribute | ast.Subscript):
+        return []
+    terms = [
+        n for n in ast.walk(tree) if isinstance(n, ast.BinOp) and not isinstance(n.op, ast.Add)
+    ]
+    return [] if terms else [w for n in _mentioned([tree]) if (w := _word(n)) and w not in COMMON]
+
+
+def lost_numbers(origin: OpRecord) -> Iterator[tuple[OpRecord, str, float]]:
+    """An eps of one of its operands that came to nothing: the type rounds it to 0."""
+    for op in (op for operand in origin.inputs for op in operand.upstream[:NEAR]):
+        if op.value != 0 or not (op.name == "add" or "floor" in row(op.name).does):
+            continue
+        for name, given in op.scalars.items():
+            if name in GUARDS and isinstance(given, float) and 0 < given < SMALL:
+                yield op, name, given
 
 
 def computed_behind(site: Site, roles: Sequence[str], files: Iterable[str]) -> Iterator[tuple[str, str, ast.expr]]:  # fmt: skip
@@ -78,6 +108,10 @@ def odd_numbers(origin: OpRecord) -> Iterator[tuple[OpRecord, str, float]]:
     others = [operand for operand in origin.inputs if operand is not told]
     for operand in (*([told] if told is not None else []), *others):
         for op in operand.upstream[:NEAR]:
+            if op.name == "lift_fresh" and op.out is not None and op.out.count == 1 and op.value is not None:  # fmt: skip
+                if _is_odd("value", op.value):
+                    yield op, "value", op.value
+                continue
             if "compares" in row(op.name).does:  # `ids == PAD` marks entries, and scales nothing
                 continue
             for name, given in op.scalars.items():
@@ -264,4 +298,4 @@ def _in_settings(file: str, name: str, value: float) -> Iterator[Written]:
         for match in line_of.finditer(line):
             number = _text(match["value"])
             if number is not None and _equal(number, value):
-                yield Written(name, file, i, match[0].strip())
+                yield Written(name, file, i, match[0].lstrip("{, ").strip())

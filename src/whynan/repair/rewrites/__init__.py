@@ -12,15 +12,18 @@ from whynan.repair.rewrites import (
     clamps,
     converged,
     corrections,
+    cosines,
     counted,
     data,
     division,
     domain,
+    endings,
     entropy,
     existing,
     exponentials,
     features,
     gaps,
+    ignored,
     iterations,
     learnt,
     log_space,
@@ -31,6 +34,7 @@ from whynan.repair.rewrites import (
     moments,
     moved,
     noise,
+    normalised,
     options,
     outliers,
     plain,
@@ -52,8 +56,9 @@ from whynan.repair.rewrites import (
 from whynan.repair.rewrites.ratios import impossible
 
 FAMILIES = (
-    marked, scaled, entropy, noise, squashed, products, moments, existing, options, schedules, counted, logarithms, across, moved, running_sums, corrections, iterations, ceilings, exponentials, log_space, roots, selection, plain, converged, division, domain, clamps, learnt, masks, matrices, tables, precision, switches, spreads, gaps, reading, outliers, data,
+    marked, scaled, entropy, noise, normalised, squashed, products, moments, existing, options, schedules, counted, logarithms, across, moved, running_sums, corrections, iterations, ceilings, exponentials, log_space, roots, selection, plain, cosines, converged, ignored, division, domain, clamps, learnt, masks, matrices, tables, precision, switches, spreads, gaps, reading, outliers, data,
     features,
+    endings,
     steps,
     training,
 )  # fmt: skip
@@ -113,6 +118,11 @@ def propose(case: Case) -> list[Candidate]:
 def answers_cause(candidate: Candidate, anomaly: Anomaly) -> bool:
     """Whether it mends what the findings name as the cause, and not only the line that failed."""
     causes = {cause.code for cause in anomaly.finding.causes[:1]}
+    around = anomaly.evidence.around
+    if around.odd_cell is not None and around.oddity is None:
+        causes -= {
+            "bad_data"
+        }  # a row that a formula does not bear is no reason to leave the formula
     return bool(causes & REMEDIES.get(candidate.kind, set()))
 
 

@@ -7,42 +7,21 @@ the function that takes logits, and whatever else reads the probability computes
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import libcst as cst
 
-from whynan.model import OpRecord
 from whynan.repair.calls import Fn, fn
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.flow import CRITERIA, ENTROPIES, Chosen, Flow, Log
-from whynan.repair.instances import Instances
-from whynan.repair.places import Lost, Place, argument_for, class_of
+from whynan.repair.places import Lost, Place
 from whynan.repair.project import Project
-from whynan.repair.renames import AGAIN, holder, told_right
+from whynan.repair.renames import AGAIN, holder, keys_told_right, told_right
 from whynan.repair.rewrites import entropy, logarithms
 from whynan.repair.rewrites.entropy import BCE_TITLE, binary_entropy, with_logits
-from whynan.repair.rewrites.log_space import below_view
+from whynan.repair.rewrites.producers import Producer, formula_around, producer_of, written
 from whynan.repair.source import Expression, Source
-
-MODULES = {"_softmax": "Softmax", "sigmoid": "Sigmoid"}
-
-
-@dataclass(frozen=True)
-class Producer:
-    """Where the probability is made: an expression, or the last module of a Sequential."""
-
-    name: str  # softmax or sigmoid
-    dim: str | None  # as written or recorded
-    axes: int | None  # of the logits, where that was recorded
-    removed: tuple[Source, Expression, str]  # what is written instead
-    values: tuple[Place, ...]  # the expressions that have the probability
-
-    def again(self, logits: str) -> str:
-        """The probability itself, where something else needs it."""
-        if self.name == "sigmoid":
-            return f"torch.sigmoid({logits})"
-        return f"torch.softmax({logits}, dim={self.dim})"
 
 
 def propose(case: Case) -> Iterator[Candidate]:
@@ -51,18 +30,20 @@ def propose(case: Case) -> Iterator[Candidate]:
     failed = home.expression_at(case.site) if home is not None and case.site is not None else None
     log = fn(home, failed) if home is not None else None
     try:
-        producer = _producer(case, project)
-        if producer is None and log is not None and home is not None and log.name == "log":
-            producer = _written(project, home, log.operand)
-        flow = _followed(producer, project) if producer is not None else None
+        producer = producer_of(case, project)
+        if producer is None and home is not None and failed is not None:
+            is_log = log is not None and log.name == "log"
+            producer = written(project, home, log.operand) if log and is_log else formula_around(home, failed)  # fmt: skip
+        producer, flow = _followed(producer, project) if producer is not None else (None, None)
     except Lost:
         return
     if producer is None or flow is None or failed is None:
         return
+    formula = bool(_logarithms(flow)) and log is not None and log.name == "exp"
     losses = [*flow.entropies, *flow.runs]
     if failed in [place.node for place in losses]:
         yield from _changed(case, producer, flow, "bce_with_logits")
-    elif failed in _logarithms(flow) and (flow.crossed or not _is_seen_at_once(case)):
+    elif formula or (failed in _logarithms(flow) and (flow.crossed or not _is_seen_at_once(case))):
         if producer.name == "sigmoid":
             yield from _changed(case, producer, flow, "bce_with_logits")
             yield from _changed(case, producer, flow, "logsigmoid")
@@ -82,158 +63,34 @@ def _logarithms(flow: Flow) -> list[cst.Call]:
     return [log.call.node for log in logs]
 
 
-# ---- where it is made -------------------------------------------------------------------------
-
-
-def _producer(case: Case, project: Project) -> Producer | None:
-    """The recorded softmax or sigmoid, found in the source."""
-    recorded = (op for operand in case.origin.inputs for op in operand.upstream)
-    op = next((op for op in recorded if op.name in MODULES), None)
-    site = op.site if op is not None else None
-    while site is not None and not case.is_own(site.file):
-        site = site.caller
-    source = project.source(site.file) if site is not None else None
-    node = source.expression_at(site) if source is not None and site is not None else None
-    if op is None or source is None or not isinstance(node, cst.Call):
-        return None
-    call = fn(source, node)
-    if call is not None and call.name == op.name.strip("_"):
-        if call.argument(9, "dtype") is not None or call.inplace:
-            return None
-        return _recorded(op, (source, node, source.code(call.operand)), (Place(source, node),))
-    return _module(op, source, node, project)
-
-
-def _recorded(op: OpRecord, removed: tuple[Source, Expression, str], values: tuple[Place, ...]) -> Producer:  # fmt: skip
-    stats = op.inputs[0].stats if op.inputs else None
-    return Producer(
-        name=op.name.strip("_"),
-        dim=str(op.scalars.get("dim")),
-        axes=len(stats.shape) if stats is not None else None,
-        removed=removed,
-        values=values,
-    )
-
-
-def _written(project: Project, source: Source, node: Expression, depth: int = 8) -> Producer | None:
-    """Where the text shows it: through variables, choices of elements and the user's own functions."""
-    call = fn(source, node)
-    if call is not None and call.name == "softmax" and not call.inplace and len(call.rest) == 1:
-        dim = call.argument(0, "dim")
-        removed = (source, node, source.code(call.operand))
-        text = source.code(dim) if dim is not None else ""
-        return Producer("softmax", text, None, removed, (Place(source, node),)) if text else None
-    place = behind(project, source, node) if depth else None
-    if place is None or not isinstance(place.node, Expression):
-        return None
-    return _written(project, place.source, place.node, depth - 1)
-
-
-def behind(project: Project, source: Source, node: Expression) -> Place | None:
-    """What an expression has its value from, one step back."""
-    part, index = source.part_of(node), None
-    inner = below_view(source, node) or source.value_of(node)
-    if part is not None:
-        inner, index = part
-    if isinstance(inner, cst.Tuple) and index is not None:
-        return Place(source, inner.elements[index].value) if index < len(inner.elements) else None
-    if inner is not None and index is None:
-        return Place(source, inner)
-    if isinstance(inner or node, cst.Call):
-        made = inner or node
-        assert isinstance(made, cst.Call)
-        found = project.function(source, made.func)
-        function = found[0] if found is not None else None
-        returns = function.source.every(cst.Return, function.node) if function is not None else []
-        value = returns[0].value if len(returns) == 1 else None
-        if index is not None and isinstance(value, cst.Tuple) and index < len(value.elements):
-            value = value.elements[index].value
-        elif index is not None:
-            value = None
-        return Place(function.source, value) if function is not None and value is not None else None
-    return _argument(project, source, node) if isinstance(node, cst.Name) else None
-
-
-def _argument(project: Project, source: Source, node: cst.Name) -> Place | None:
-    """Of a parameter: what the first caller gives; the flow from there looks at the others."""
-    function = source.scope(node)
-    if not isinstance(function, cst.FunctionDef):
-        return None
-    home = Place(source, function)
-    skipped = int(class_of(source, function) is not None)
-    for call in project.calls_of(home)[:1]:
-        given = argument_for(call, home, skipped, node.value)
-        return Place(call.source, given) if given is not None else None
-    return None
-
-
-def _module(op: OpRecord, source: Source, node: cst.Call, project: Project) -> Producer | None:
-    """`self.softmax(x)`, or a Sequential that ends with one."""
-    for made in _constructed(MODULES[op.name], project):
-        above = made.source.parent(made.node)
-        whole = made.source.parent(above) if isinstance(above, cst.Arg) else made.node
-        if not isinstance(whole, cst.Call):
-            continue
-        try:
-            runs = Instances(project).of_expression(made.source, whole)
-        except Lost:
-            continue  # another softmax of the program, in a list or the like
-        if node not in [run.node for run in runs]:
-            continue
-        if isinstance(above, cst.Arg) and _ends_with(made.source, whole, above):
-            removed = (made.source, whole, _without_last(made.source, whole))
-            return _recorded(op, removed, tuple(runs))
-        if whole is made.node and len(node.args) == 1:
-            removed = (source, node, source.code(node.args[0].value))
-            return _recorded(op, removed, (Place(source, node),))
-    return None
-
-
-def _constructed(name: str, project: Project) -> Iterator[Place]:
-    for source in project.mentioning(name):
-        for call in source.every(cst.Call):
-            if source.code(call.func).split(".")[-1] == name:
-                yield Place(source, call)
-
-
-def _ends_with(source: Source, whole: cst.Call, arg: cst.Arg) -> bool:
-    named = source.code(whole.func).split(".")[-1] == "Sequential"
-    return named and len(whole.args) > 1 and whole.args[-1] is arg
-
-
-def _without_last(source: Source, whole: cst.Call) -> str:
-    """The comment beside the module before it and the closing parenthesis stay where they were."""
-    *kept, before, last = whole.args
-    closing = last.whitespace_after_arg
-    if isinstance(last.comma, cst.Comma):
-        closing = last.comma.whitespace_after
-    space = before.comma.whitespace_after if isinstance(before.comma, cst.Comma) else closing
-    if isinstance(space, cst.ParenthesizedWhitespace):
-        if isinstance(closing, cst.ParenthesizedWhitespace):
-            space = closing.with_changes(first_line=space.first_line)
-        before = before.with_changes(comma=cst.Comma(whitespace_after=space))
-    else:
-        before = before.with_changes(
-            comma=last.comma, whitespace_after_arg=last.whitespace_after_arg
-        )
-    return source.code(whole.with_changes(args=[*kept, before]))
-
-
-def _followed(producer: Producer, project: Project) -> Flow:
-    """Functions that other calls give something else are not entered."""
+def _followed(producer: Producer, project: Project) -> tuple[Producer, Flow]:
+    """Functions that other calls give something else are not entered; a probability that is made in the
+    same way is handed over as well."""
     closed: frozenset[cst.CSTNode] = frozenset()
     while True:
         flow = Flow(project, producer.name == "sigmoid", closed)
         flow.crossed = (
-            len(producer.values) > 1 or producer.removed[1] is not producer.values[0].node
+            len(producer.values) > 1 or producer.removed[0][1] is not producer.values[0].node
         )
         for value in producer.values:
             assert isinstance(value.node, Expression)
             flow.follow(value.source, value.node)
         strangers = flow.strangers()
+        twins = [_twin(project, producer, given) for _, given in strangers]
         if not strangers:
-            return flow
-        closed |= strangers
+            return producer, flow
+        if None in twins:
+            closed |= {function for function, _ in strangers}
+        for twin in filter(None, twins if None not in twins else ()):
+            if twin.values[0].node not in [value.node for value in producer.values]:
+                producer = producer.joined(twin)
+
+
+def _twin(project: Project, producer: Producer, given: Place | None) -> Producer | None:
+    node = given.node if given is not None else None
+    found = written(project, given.source, node) if given and isinstance(node, Expression) else None
+    alike = found is not None and (found.name, found.dim) == (producer.name, producer.dim)
+    return found if alike and found and found.values[0].node not in [v.node for v in producer.values] else None  # fmt: skip
 
 
 # ---- what is written --------------------------------------------------------------------------
@@ -245,15 +102,13 @@ def _changed(case: Case, producer: Producer, flow: Flow, kind: str) -> Iterator[
     def edit(source: Source) -> Edit:
         return edits.setdefault(source.path, Edit(source))
 
-    source, node, text = producer.removed
-    line = source.statement(node)
-    if (
-        line is not None
-        and source.code(line).split("#")[0].strip() == f"{text} = {source.code(node)}"
-    ):
-        edit(source).remove(line)  # `out = self.softmax(out)`
-    else:
-        edit(source).replace(node, text)
+    for source, node, text in producer.removed:
+        line = source.statement(node)
+        said = source.code(line).split("#")[0].strip() if line is not None else ""
+        if line is not None and said == f"{text} = {source.code(node)}":
+            edit(source).remove(line)  # `out = self.softmax(out)`
+        else:
+            edit(source).replace(node, text)
     for place in flow.others:
         assert isinstance(place.node, Expression)
         edit(place.source).replace(place.node, _again(producer, flow, place))
@@ -277,7 +132,8 @@ def _changed(case: Case, producer: Producer, flow: Flow, kind: str) -> Iterator[
     if any(e.is_nested() for e in edits.values()):
         return  # the value goes into what it is made of
     title = BCE_TITLE if kind == "bce_with_logits" else TITLES[kind]
-    ordered = sorted(edits.values(), key=lambda e: e.source is not source)
+    first = producer.removed[0][0]
+    ordered = sorted(edits.values(), key=lambda e: e.source is not first)
     for candidate in case.change_all(ordered, kind, title, Tier.EXACT):
         yield _with_true_names(case, candidate, flow, producer)
 
@@ -295,6 +151,7 @@ def _with_true_names(case: Case, candidate: Candidate, flow: Flow, producer: Pro
     texts = told_right(
         case, candidate.texts, (flow.holders, flow.functions), "logits", producer.again
     )
+    texts = keys_told_right(case, texts, flow.keys, "logits")
     logs = [held for chosen in flow.chosen for held in chosen.holders]
     return replace(candidate, texts=told_right(case, texts, (logs, []), "log", producer.again))
 

@@ -13,13 +13,12 @@ from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.rewrites.amounts import divisor_floor, is_count, spread_floor
 from whynan.repair.rewrites.corrections import counted
+from whynan.repair.rewrites.cosines import NORMS, cosine, normalized_in_float
 from whynan.repair.rewrites.data import nan_aware
 from whynan.repair.rewrites.kernels import underflowed_kernel
+from whynan.repair.rewrites.normalised import underflowed_shares
 from whynan.repair.rewrites.plain import is_plain
-from whynan.repair.rewrites.roots import squared
 from whynan.repair.source import Expression, Source
-
-NORMS = row("norm").spellings
 
 
 def propose(case: Case) -> Iterator[Candidate]:
@@ -28,7 +27,7 @@ def propose(case: Case) -> Iterator[Candidate]:
         return
     if case.mechanism == "gradient_singularity" and not _divides(case.forward_op):
         return
-    yield from _normalize_in_float(case, source, node)
+    yield from normalized_in_float(case, source, node)
     divisor = _divisor(source, node)
     if divisor is None or is_plain(case) or underflowed_kernel(case) is not None:
         return
@@ -40,12 +39,18 @@ def propose(case: Case) -> Iterator[Candidate]:
         return  # a made-up score would change the mean of the others
     quotient = binary(node, cst.Divide)
     if quotient is not None:
+        angle = list(_angle(case, source, quotient))
+        yield from angle
+        if angle:
+            return  # a floor would take the sign of a negative divisor
         chosen = list(_chosen(case, source, quotient))
         yield from chosen
         if chosen:
             return  # a floor would make up a huge error
         yield from _normalized(case, source, quotient)
-        yield from _cosine(case, source, quotient)
+        yield from cosine(case, source, quotient)
+    if underflowed_shares(case):
+        return  # a floor would give nobody a share
     yield from _counted(case, source, divisor)
     if quotient is not None:
         yield from _smoothed(case, source, quotient)
@@ -54,11 +59,27 @@ def propose(case: Case) -> Iterator[Candidate]:
 
 def left_out_of_mean(case: Case) -> Iterator[Candidate]:
     """A score of a class that occurs nowhere, shown as part of a mean."""
-    numerator = case.origin.inputs[0].value if case.origin.inputs else None
-    if case.mechanism == "division_by_zero" and not (numerator == 0 and is_count(case.culprit)):
+    top = case.origin.inputs[0] if case.origin.inputs else None
+    counted = top is not None and top.value == 0 and (is_count(case.culprit) or is_count(top))
+    if case.mechanism == "division_by_zero" and not counted:
         return  # a share of something else than what was counted
     if case.anomaly.evidence.sink in ("observed", "output") and case.origin.phase == "forward":
         yield from nan_aware(case, "leave what has no value out of the mean: it occurs nowhere, neither found nor missed")  # fmt: skip
+
+
+def _angle(case: Case, source: Source, quotient: cst.BinaryOperation) -> Iterator[Candidate]:
+    """`torch.atan(dy / dx)`, the direction of a vector."""
+    above = source.parent(quotient)
+    call = fn(source, source.parent(above)) if isinstance(above, (cst.Arg, cst.Attribute)) else None
+    if call is None or call.operand is not quotient or call.inplace:
+        return
+    name = {"atan": "atan2", "arctan": "arctan2"}.get(call.name)
+    if name is None:
+        return
+    pair = f"{source.code(quotient.left)}, {source.code(quotient.right)}"
+    edit = Edit(source).replace(call.node, f"{call.namespace or 'torch'}.{name}({pair})")
+    title = f"use `{name}`, which divides nothing: it tells all four quadrants apart, from -pi to pi, and calls the direction of (0, 0) 0"
+    yield from case.change(edit, name, title, Tier.GUARD)  # other quadrants get other angles
 
 
 def _chosen(case: Case, source: Source, quotient: cst.BinaryOperation) -> Iterator[Candidate]:
@@ -132,72 +153,6 @@ def _normalized(case: Case, source: Source, quotient: cst.BinaryOperation) -> It
     yield from case.change(edit, "normalize", title, Tier.EXACT)
 
 
-def _cosine(case: Case, source: Source, quotient: cst.BinaryOperation) -> Iterator[Candidate]:
-    """(a * b).sum(dim) / (a.norm(dim=dim) * b.norm(dim=dim)) is F.cosine_similarity(a, b, dim)."""
-    lengths = binary(quotient.right, cst.Multiply) or binary(source.definition(quotient.right), cst.Multiply)  # fmt: skip
-    dot = _dot(source, quotient.left)
-    found = [_length(source, side) for side in (lengths.left, lengths.right)] if lengths else []
-    if dot is None or sorted(found, key=str) != sorted([(x, dot[2]) for x in dot[:2]]):
-        return
-    text = f"{source.functional()}.cosine_similarity({dot[0]}, {dot[1]}, dim={dot[2]})"
-    title = "use `F.cosine_similarity`, for which a zero vector is similar to nothing"
-    seen = (quotient.left, quotient.right, *((lengths.left, lengths.right) if lengths else ()))
-    edit = Edit(source).replace(quotient, text).inline(filter(None, map(source.definition, seen)))
-    yield from case.change(edit, "cosine_similarity", title, Tier.EXACT)
-
-
-def _dot(source: Source, node: Expression) -> tuple[str, str, str] | None:
-    """a, b and the axis."""
-    node = source.definition(node) or node
-    total = fn(source, node)
-    if total is None:
-        return None
-    if total.name == "einsum" and len(total.rest) == 2 and total.namespace is not None:
-        pair, _, left = source.code(total.operand).strip("\"'").replace(" ", "").partition("->")
-        first, _, second = pair.partition(",")
-        if first != second or left != first[:-1]:
-            return None
-        return source.code(total.rest[0].value), source.code(total.rest[1].value), "-1"
-    dim = total.argument(0, "dim", "axis")
-    if total.name != "sum" or dim is None or len(total.rest) != 1:
-        return None
-    product = binary(source.definition(total.operand) or total.operand, cst.Multiply)
-    if product is None:
-        inner = squared(source, total.operand)
-        return (source.code(inner), source.code(inner), source.code(dim)) if inner else None
-    return source.code(product.left), source.code(product.right), source.code(dim)
-
-
-def _length(source: Source, node: Expression) -> tuple[str, str] | None:
-    """Of what vector, and along which axis."""
-    norm = call_of(source, node, *NORMS)
-    if norm is not None:
-        dim = norm.argument(1 if norm.name == "norm" else 9, "dim")
-        plain = norm.argument(2, "keepdim") is None and norm.argument(9, "p", "ord") is None
-        return (source.code(norm.operand), source.code(dim)) if dim is not None and plain else None
-    root = call_of(source, node, "sqrt")
-    inner = _dot(source, root.operand) if root is not None else None
-    return (inner[0], inner[2]) if inner is not None and inner[0] == inner[1] else None
-
-
-def _normalize_in_float(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:
-    """F.normalize's own eps of 1e-12 is nothing in float16."""
-    call = fn(source, node)
-    if (
-        call is None
-        or call.name not in ("normalize", "cosine_similarity")
-        or case.dtype != "float16"
-    ):
-        return
-    text = f"{source.receiver(call.operand)}.float()"
-    title = "normalise in float32: its eps of 1e-12 is 0 in float16"
-    edit = Edit(source).replace(call.operand, text)
-    other = call.argument(0, "x2") if call.name == "cosine_similarity" else None
-    if other is not None:
-        edit.replace(other, f"{source.receiver(other)}.float()")
-    yield from case.change(edit, "cast_float32", title, Tier.EXACT)
-
-
 def _counted(case: Case, source: Source, divisor: Expression) -> Iterator[Candidate]:
     """A number of things is at least 1; the place is where they are counted."""
     title = "count at least 1: where nothing is counted, the divisor is 0"
@@ -211,6 +166,8 @@ def _counted(case: Case, source: Source, divisor: Expression) -> Iterator[Candid
         return
     counted = case.upstream_expression("bincount", "histc", "count_nonzero")
     if counted is None:  # a share of a count: the counting is in the same function
+        if case.origin.inputs[0].value == 0:
+            return  # of nothing: counts of 1 would be made up
         names = [n for n in source.every(cst.Call) if (c := fn(source, n)) and c.name == "bincount"]
         if len(names) == 1 and source.scope(names[0]) is source.scope(divisor):
             edit = Edit(source).replace(names[0], f"{source.code(names[0])}.clamp(min=1)")

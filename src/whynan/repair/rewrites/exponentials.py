@@ -61,25 +61,60 @@ def _decaying(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
 def _softmax(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
     """exp(x) / exp(x).sum(dim) is softmax."""
     for quotient in source.every(cst.BinaryOperation, _within(source, exp.node)):
-        if not isinstance(quotient.operator, cst.Divide):
+        shares = _shares(source, quotient)
+        if shares is None or not _is_one_of(source, exp, shares[:2]):
             continue
-        top = call_of(source, quotient.left, "exp")
-        total = call_of(source, quotient.right, "sum")
-        if top is None or total is None or not total.rest:
-            continue
-        bottom = call_of(source, total.operand, "exp")
-        if bottom is None or not source.same(top.operand, bottom.operand):
-            continue
-        if source.start(top.node) != source.start(exp.node) and bottom.node is not exp.node:
-            continue
-        dim = total.argument(0, "dim", "axis")
-        changed = isinstance(quotient.left, cst.Name) and _written_between(source, quotient.left)
-        if dim is None or changed or isinstance(dim, (cst.Tuple, cst.List)):
-            continue  # of several axes it knows nothing
-        text = f"torch.softmax({source.code(exp.operand)}, dim={source.code(dim)})"
+        text = f"torch.softmax({source.code(exp.operand)}, dim={source.code(shares[2])})"
         title = "use `softmax`, which subtracts the largest value first"
         edit = Edit(source).replace(quotient, text)
         yield from case.change(edit, "softmax", title, Tier.EXACT)
+
+
+def _shares(source: Source, node: Expression) -> tuple[Fn, Fn, Expression] | None:
+    """The exponentials above and below, and the axis, of exp(x) / exp(x).sum(dim)."""
+    quotient = binary(node, cst.Divide)
+    top = call_of(source, quotient.left, "exp") if quotient is not None else None
+    total = call_of(source, quotient.right, "sum") if quotient is not None else None
+    bottom = call_of(source, total.operand, "exp") if total is not None else None
+    if quotient is None or top is None or total is None or bottom is None:
+        return None
+    dim = total.argument(0, "dim", "axis")
+    changed = isinstance(quotient.left, cst.Name) and _written_between(source, quotient.left)
+    if dim is None or changed or isinstance(dim, (cst.Tuple, cst.List)):
+        return None  # of several axes softmax knows nothing
+    return (top, bottom, dim) if source.same(top.operand, bottom.operand) else None
+
+
+def _is_one_of(source: Source, exp: Fn, calls: tuple[Fn, ...]) -> bool:
+    return source.start(calls[0].node) == source.start(exp.node) or calls[1].node is exp.node
+
+
+def softmax_by_hand(source: Source, node: Expression) -> tuple[str, str] | None:
+    """x and the axis, also where the largest of x was subtracted first."""
+    shares = _shares(source, node)
+    if shares is None or "keepdim" not in source.code(_total(source, node)):
+        return None
+    inside = shares[0].operand
+    difference = binary(inside, cst.Subtract) or binary(source.definition(inside), cst.Subtract)
+    largest = difference.right if difference is not None else None
+    largest = largest.value if isinstance(largest, (cst.Attribute, cst.Subscript)) else largest
+    top = call_of(source, largest, "max", "amax") if largest is not None else None
+    if top is not None and difference is not None and source.same(top.operand, difference.left):
+        inside = difference.left
+    return source.code(inside), source.code(shares[2])
+
+
+def _total(source: Source, node: Expression) -> Expression:
+    quotient = binary(node, cst.Divide)
+    total = call_of(source, quotient.right, "sum") if quotient is not None else None
+    return total.node if total is not None else node
+
+
+def sigmoid_by_hand(source: Source, node: Expression) -> str | None:
+    """x of 1 / (1 + exp(-x)) and of exp(x) / (1 + exp(x))."""
+    quotient = binary(node, cst.Divide)
+    exp = _one_plus(source, quotient.right) if quotient is not None else None
+    return _logit(source, quotient, exp) if quotient is not None and exp is not None else None
 
 
 def _shifted(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
@@ -96,8 +131,7 @@ def _shifted(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
         if total is None or source.code(total.operand) != name:
             continue
         dim = total.argument(0, "dim", "axis")
-        operand = source.receiver(exp.operand)
-        most = f"{operand}.amax({source.code(dim)}, keepdim=True)" if dim else f"{operand}.max()"
+        most = largest_of(source.receiver(exp.operand), source.code(dim) if dim else None)
         text = exp.rebuilt("exp", f"{source.code(exp.operand)} - {most}")
         if exp.namespace is None:
             text = f"({source.code(exp.operand)} - {most}).exp()"
@@ -105,6 +139,10 @@ def _shifted(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
         edit = Edit(source).replace(exp.node, text)
         yield from case.change(edit, "shift_by_max", title, Tier.EXACT)
         return
+
+
+def largest_of(operand: str, dim: str | None) -> str:
+    return f"{operand}.amax({dim}, keepdim=True)" if dim else f"{operand}.max()"
 
 
 def _sigmoid(case: Case, source: Source, exp: Fn) -> Iterator[Candidate]:
@@ -125,14 +163,22 @@ def _logit(source: Source, quotient: cst.BinaryOperation, exp: Fn) -> str | None
         return None
     above = call_of(source, quotient.left, "exp")
     if is_one(quotient.left) and below.node is exp.node:
-        inner = below.operand
-        if isinstance(inner, cst.UnaryOperation) and isinstance(inner.operator, cst.Minus):
-            return source.code(inner.expression)
-        return f"-{source.receiver(inner)}"
+        return _negative(source, below.operand)
     same = above is not None and source.same(above.operand, below.operand)
     if above is not None and same and exp.node in (above.node, below.node):
         return source.code(above.operand)
     return None
+
+
+def _negative(source: Source, node: Expression) -> str:
+    """`x` of `-x`, `x / t` of `-x / t`."""
+    first = node.left if isinstance(node, cst.BinaryOperation) else node
+    if isinstance(first, cst.UnaryOperation) and isinstance(first.operator, cst.Minus):
+        if first is node:
+            return source.code(first.expression)
+        if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, (cst.Multiply, cst.Divide)):  # fmt: skip
+            return source.code(node.with_changes(left=first.expression, lpar=(), rpar=()))
+    return f"-{source.receiver(node)}"
 
 
 def _one_plus(source: Source, node: Expression) -> Fn | None:

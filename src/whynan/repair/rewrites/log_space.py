@@ -302,6 +302,10 @@ class Form:
         """`torch.cat([e, f], dim)`: of each part."""
         call = fn(self.source, node)
         parts = call.operand if call is not None and call.name in JOINS else None
+        if call is not None and isinstance(parts, cst.ListComp) and not call.inplace:
+            inside = self.of(parts.elt)
+            text = self.source.code(parts)[len(self.source.code(parts.elt)) + 1 :]
+            return call.rebuilt(call.name, f"[{inside}{text}") if inside is not None else None
         if call is None or not isinstance(parts, (cst.List, cst.Tuple)) or call.inplace:
             return None
         texts = [self.of(e.value) for e in parts.elements if isinstance(e, cst.Element)]

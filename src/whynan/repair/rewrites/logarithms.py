@@ -9,7 +9,7 @@ import libcst as cst
 
 from whynan.model import Operand
 from whynan.ops.table import row, that
-from whynan.repair.calls import Fn, call_of, fn, made_by, number_of, one_minus
+from whynan.repair.calls import Fn, binary, call_of, fn, made_by, number_of, one_minus
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.flow import SAME_ELEMENTS
@@ -21,6 +21,7 @@ from whynan.repair.source import Expression, Source
 IN_LOG_SPACE = ("log_nonpositive", "gradient_singularity", "overflow")
 # What brings data in and arranges it.
 GIVEN = that("keeps") | {"stack", "cat"}
+CASTS = frozenset({"_to_copy", "to", "lift_fresh"})
 VIEWS = SAME_ELEMENTS | {"max", "amax"}  # which keep the order of logarithms
 
 
@@ -228,24 +229,36 @@ def _is_given(operand: Operand | None) -> bool:
 def _weighs_itself(source: Source, log: Fn) -> bool:
     """`p * log(p)`, whose value at 0 is 0 whatever the floor."""
     product = source.parent(log.node)
-    if not isinstance(product, cst.BinaryOperation):
-        return False
-    if not isinstance(product.operator, cst.Multiply):
-        return False
-    other = product.left if product.right is log.node else product.right
-    return source.code(other) == source.code(log.operand)
+    return isinstance(product, cst.BinaryOperation) and _is_weighed(source, product, log.operand)
 
 
 def _xlogy(case: Case, source: Source, log: Fn) -> Iterator[Candidate]:
     """Where no gradient is asked for: its value at 0 is right, its slope there is none."""
-    product, shown = source.parent(log.node), case.anomaly.evidence.sink in ("observed", "output")
-    if not shown or log.name != "log" or not _weighs_itself(source, log):
+    shown = case.anomaly.evidence.sink in ("observed", "output")
+    if log.name != "log" or case.origin.phase != "forward" or not (shown or _is_data(case.culprit)):
         return
-    if isinstance(product, cst.BinaryOperation) and case.origin.phase == "forward":
-        code = source.code(log.operand)
-        edit = Edit(source).replace(product, f"torch.xlogy({code}, {code})")
+    code, product = source.code(log.operand), source.parent(log.node)
+    text = f"torch.xlogy({code}, {code})"
+    difference = binary(product, cst.Subtract)
+    if difference is not None and difference.left is log.node:  # `p * (p.log() - log_q)`
+        product = source.parent(difference)
+        text += f" - {source.receiver(log.operand)} * {source.receiver(difference.right)}"
+    if isinstance(product, cst.BinaryOperation) and _is_weighed(source, product, log.operand):
+        edit = Edit(source).replace(product, text)
         title = "use `xlogy`, for which 0 times the logarithm of 0 is 0"
         yield from case.change(edit, "xlogy", title, Tier.EXACT)
+
+
+def _is_data(operand: Operand | None) -> bool:
+    """Given from outside, as a teacher's probabilities: no gradient goes there."""
+    if operand is None or (operand.source or "").startswith("parameter"):
+        return False
+    return all(op.name in GIVEN | CASTS for op in operand.upstream)
+
+
+def _is_weighed(source: Source, product: cst.BinaryOperation, operand: Expression) -> bool:
+    sides = (product.left, product.right) if isinstance(product.operator, cst.Multiply) else ()
+    return any(source.code(side) == source.code(operand) for side in sides)
 
 
 def _has_underflowed(case: Case) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import libcst as cst
 
+from whynan.model import Site
 from whynan.ops.table import failing, reading
 from whynan.repair.calls import binary, call_of, fn, is_infinity, made_by, one_minus
 from whynan.repair.case import Candidate, Case, Tier
@@ -19,6 +21,7 @@ ELEMENTWISE = reading("elementwise")  # as many values as before
 SOFTMAXES = failing("all_masked_softmax") & reading("row", "reduction")
 DISTRIBUTIONS = frozenset({"Categorical", "OneHotCategorical", "Multinomial", "multinomial"})
 MAXIMA = ("max", "amax")
+FILLS = ("masked_fill", "where", "masked_scatter", "index_put")
 FINITE = "mask with the smallest finite number, so that a row of nothing else stays defined"
 
 
@@ -29,6 +32,7 @@ def propose(case: Case) -> Iterator[Candidate]:
     logsumexp = case.mechanism == "gradient_singularity" and case.forward_op == "logsumexp"
     if case.mechanism in MASKED or logsumexp:
         yield from _written_by_product(case, source, node)
+        yield from _empty_maximum(case)
         if draws(source, node):
             return  # a finite mask would let it draw what is forbidden
         by_hand = list(_softmax_by_hand(case, source, node))
@@ -40,6 +44,10 @@ def propose(case: Case) -> Iterator[Candidate]:
         yield from _finite_share(case, source, node)
         yield from _finite_constant(case)
         yield from _finite_scores(case, source, node)
+    elif case.mechanism == "nan_literal":
+        yield from _empty_maximum(case)
+    elif case.mechanism == "overflow":
+        yield from _selected_mask(case)
     elif case.mechanism == "empty_reduction":
         shown = case.anomaly.evidence.sink in ("observed", "output")
         without = list(left_out_of_mean(case))
@@ -74,6 +82,70 @@ def _written_by_product(case: Case, source: Source, node: Expression) -> Iterato
         else:
             edit = Edit(source).replace(node, f"torch.zeros_like({source.code(name)}).{fill}")
         yield from case.change(edit, "masked_fill", title, Tier.EXACT)
+
+
+def _selected_mask(case: Case) -> Iterator[Candidate]:
+    """`(1 - mask) * -1e9` in half precision, where that number is -inf: a selection asks for no product."""
+    if case.origin.dtype != "float16" or not any((o.value or 0) < 0 for o in case.origin.inputs):
+        return
+    for op in case.anomaly.evidence.path:
+        source = case.source_of(op.site.file) if op.site and case.is_own(op.site.file) else None
+        node = source.expression_at(op.site) if source is not None and op.site is not None else None
+        product = binary(node, cst.Multiply) if op.name == "mul" else None
+        if source is None or product is None or op.value is None or op.value == op.value:
+            continue
+        for part in (product.left, product.right):
+            keep = one_minus(part) or one_minus(source.definition(part))
+            if not isinstance(keep, (cst.Name, cst.Attribute)):
+                continue
+            mask = source.code(keep)
+            fill = f"masked_fill({mask} == 0, torch.finfo({mask}.dtype).min)"
+            edit = Edit(source).replace(product, f"torch.zeros_like({mask}).{fill}")
+            title = "write the mask as a selection, with the smallest number of the type: in float16 the constant is -inf, and 0 times inf is NaN"
+            yield from case.change(edit, "masked_fill", title, Tier.EXACT)
+            return
+
+
+def _maximum(case: Case) -> Site | None:
+    """The recorded maximum that is -inf because of a mask."""
+    if case.mechanism == "nan_literal":  # nothing but that infinity came of it
+        made = case.anomaly.evidence.path if case.origin.name in FILLS else ()
+        return next((op.site for op in made[:1] if op.name in MAXIMA), None)
+    culprit = case.culprit or next((o for o in case.origin.inputs if o.value == -math.inf), None)
+    made = culprit.upstream if culprit is not None else ()
+    at = next((i for i, op in enumerate(made) if op.name in MAXIMA and op.value == -math.inf), None)
+    masked = at is not None and any(op.name in FILLS for op in made[at + 1 :])
+    return made[at].site if at is not None and masked else None
+
+
+def _empty_maximum(case: Case) -> Iterator[Candidate]:
+    """`h.masked_fill(pad, -inf).amax(1)`: of a row without anything there is no largest."""
+    site = _maximum(case)
+    source = case.source_of(site.file) if site is not None and case.is_own(site.file) else None
+    node = source.expression_at(site) if source is not None and site is not None else None
+    largest = fn(source, node) if source is not None else None
+    if source is None or largest is None or largest.name not in MAXIMA or largest.inplace:
+        return
+    whole: Expression = largest.node
+    above = source.parent(whole)
+    if isinstance(above, (cst.Attribute, cst.Subscript)) and above.value is whole:
+        whole, above = above, source.parent(above)
+    title = "let the largest of nothing be 0, where everything in a row is masked: -inf goes on as a number"
+    if isinstance(above, cst.Assign) and isinstance(name := above.targets[0].target, cst.Name):
+        line = source.statement(above)
+        assert line is not None
+        said = name.value
+        edit = Edit(source).after(line, f"{said} = {said}.masked_fill({said} == -torch.inf, 0.0)")
+    elif largest.name == "amax" or whole is not largest.node:
+        line = source.statement(whole)
+        if line is None or not _runs_once(source, whole):
+            return
+        said = unused(source, "largest", whole)
+        edit = Edit(source).before(line, f"{said} = {source.code(whole)}")
+        edit.replace(whole, f"{said}.masked_fill({said} == -torch.inf, 0.0)")
+    else:
+        return
+    yield from case.change(edit, "empty_row", title, Tier.GUARD)
 
 
 def _guarded_padding(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:

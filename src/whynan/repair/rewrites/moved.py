@@ -20,8 +20,9 @@ from whynan.repair.edit import Edit
 from whynan.repair.flow import Flow, Log
 from whynan.repair.places import Lost, Place
 from whynan.repair.project import Project
-from whynan.repair.renames import AGAIN, holder, told_right
+from whynan.repair.renames import AGAIN, holder, keys_told_right, told_right
 from whynan.repair.rewrites import across, iterations, log_space, logarithms, products
+from whynan.repair.rewrites.producers import MODULES, behind
 from whynan.repair.source import Expression, Source
 
 FORMS = (*log_space.TITLES, "log_domain")
@@ -36,19 +37,22 @@ def propose(case: Case) -> Iterator[Candidate]:
     """What one function shows when the logarithm stands in it."""
     for moved in _moved(case):
         found = [c for family in FAMILIES for c in family.propose(moved) if c.tier is Tier.EXACT]
-        found = found or list(_through(moved))
+        found = found or list(through(moved))
         yield from found
         if found:
             return
     yield from _quotient(case)
 
 
-def _through(moved: Case) -> Iterator[Candidate]:
+def through(moved: Case) -> Iterator[Candidate]:
     """A factor that another function returns: the same again for that one."""
     for form in log_space.propose(moved, open_=True):
         there = moved.with_texts(form.texts)
         for source, call in _new_logs(moved, there):
-            yield from (c for c in propose(there.at(_site(source, call))) if _logs(there.with_texts(c.texts), c) < _logs(there, c))  # fmt: skip
+            log = fn(source, call)
+            if log is None or not isinstance(log.operand, cst.Call) or fn(source, log.operand):
+                continue
+            yield from (c for c in propose(there.at(site_of(source, call))) if _logs(there.with_texts(c.texts), c) <= _logs(there, c))  # fmt: skip
             return
 
 
@@ -76,7 +80,7 @@ def handed_over(case: Case, candidate: Candidate) -> Candidate:
 def _handed_over(case: Case, candidate: Candidate) -> Candidate:
     there = case.with_texts(candidate.texts)
     for source, call in _new_logs(case, there):
-        for further in across.propose(there.at(_site(source, call))):
+        for further in across.propose(there.at(site_of(source, call))):
             return replace(candidate, texts=further.texts)
     return candidate
 
@@ -101,7 +105,7 @@ def _quotient(case: Case) -> Iterator[Candidate]:
         for call in again.every(cst.Call) if again is not None else ():
             if again is None or again.code(call) != first:
                 continue
-            for found in across.propose(there.at(_site(again, call))):
+            for found in across.propose(there.at(site_of(again, call))):
                 if _logs(case.with_texts(found.texts), found) == _logs(case, found):
                     found = replace(found, texts={p: LOGIT.sub(r"\2", t) for p, t in found.texts.items()})  # fmt: skip
                     title = (
@@ -128,7 +132,7 @@ def _is_log(source: Source, call: cst.Call) -> bool:
 
 def _made_by_softmax(case: Case) -> bool:
     ops = (op for operand in case.origin.inputs for op in operand.upstream)
-    return any(op.name in across.MODULES for op in ops)
+    return any(op.name in MODULES for op in ops)
 
 
 def _moved(case: Case) -> Iterator[Case]:
@@ -144,6 +148,7 @@ def _moved(case: Case) -> Iterator[Case]:
             flow = Flow(project, elementwise=True)
             flow.follow(source, made)
             known = failed in [log.call.node for log in flow.logs] and flow.crossed
+            known &= not any(log.complement for log in flow.logs)  # which would stay as it is
             if known and not (flow.strangers() or flow.entropies or flow.runs or flow.chosen):
                 yield from _written(case, source, made, flow)
         except Lost:
@@ -163,7 +168,7 @@ def _makers(
     place = Place(home, log.operand) if log is not None else None
     for _ in range(NEAREST):
         try:
-            place = across.behind(project, place.source, place.node) if place is not None and isinstance(place.node, Expression) else None  # fmt: skip
+            place = behind(project, place.source, place.node) if place is not None and isinstance(place.node, Expression) else None  # fmt: skip
         except Lost:
             return
         if place is not None and isinstance(place.above, cst.Return) and isinstance(place.node, Expression):  # fmt: skip
@@ -176,22 +181,19 @@ def _written(case: Case, source: Source, made: Expression, flow: Flow) -> Iterat
     def edit(where: Source) -> Edit:
         return edits.setdefault(where.path, Edit(where))
 
-    others = [*flow.others, *(log.place for log in flow.logs if log.complement)]
     text = f"{source.receiver(made)}.log()"
     edit(source).replace(made, text)
     for log in flow.logs:
-        if not log.complement:
-            edit(log.place.source).replace(log.call.node, _operand(log))
-    for place in others:
+        edit(log.place.source).replace(log.call.node, _operand(log))
+    for place in flow.others:
         assert isinstance(place.node, Expression)
         edit(place.source).replace(place.node, _again(place, flow))
     if any(e.is_nested() for e in edits.values()):
         return
     where = _path(source, made)
     for candidate in case.change_all([*edits.values()], "moved", "", Tier.EXACT):
-        moved = case.with_texts(
-            told_right(case, candidate.texts, (flow.holders, flow.functions), "log", torch_exp)
-        )
+        texts = told_right(case, candidate.texts, (flow.holders, flow.functions), "log", torch_exp)
+        moved = case.with_texts(keys_told_right(case, texts, flow.keys, "log"))
         site = _site_of(moved, source.path, where, text)
         if site is not None:
             yield moved.at(site)
@@ -224,11 +226,11 @@ def _site_of(moved: Case, path: str, where: list[str], text: str) -> Site | None
     source = moved.source_of(path)
     for call in source.every(cst.Call) if source is not None else ():
         if source is not None and source.code(call) == text and len(_path(source, call)) == len(where):  # fmt: skip
-            return _site(source, call)
+            return site_of(source, call)
     return None
 
 
-def _site(source: Source, call: cst.Call) -> Site:
+def site_of(source: Source, call: cst.Call) -> Site:
     (line, column), (end_line, end_column) = source.span(call)
     return Site(
         file=source.path,

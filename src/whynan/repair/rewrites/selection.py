@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from whynan.ops.table import row
-from whynan.repair.calls import binary, fn
+from whynan.repair.calls import binary, fn, one_minus
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.source import Expression, Source
@@ -30,6 +30,8 @@ def propose(case: Case) -> Iterator[Candidate]:
     singular = _singular_operand(source, node)
     if case.mechanism in SINGULAR:
         yield from _weighed_later(case, source, node, singular)
+    if case.mechanism == "overflow":
+        yield from _overflowed_and_left_out(case, source, node)
     if case.mechanism not in (
         "gradient_singularity",
         "sqrt_negative",
@@ -69,6 +71,42 @@ def _weighed_later(
     yield from case.change(edit, "double_where", title, Tier.EXACT)
 
 
+def _overflowed_and_left_out(case: Case, source: Source, node: Expression) -> Iterator[Candidate]:
+    """`err = (p - y) ** 2`, then `err * sea`: what is squared where the weight is 0 is never asked for."""
+    weight, part = _weight_after(case, source, node), _squared_part(source, node)
+    if weight is None or part is None:
+        return
+    text = f"torch.where({source.receiver(weight)} != 0, {source.code(part.with_changes(lpar=(), rpar=()))}, 0.0)"
+    said = source.quoted(weight, "the weight")
+    title = f"leave out before it is squared what is multiplied by 0 after it ({said}): 0 times inf is NaN"
+    yield from case.change(Edit(source).replace(part, text), "select_before", title, Tier.EXACT)
+
+
+def _squared_part(source: Source, node: Expression) -> Expression | None:
+    """What becomes too large: the base, or the target of a squared error."""
+    power, call = binary(node, cst.Power), fn(source, node)
+    if power is not None:
+        return power.left
+    if call is not None and call.name in ("pow", "square") and not call.inplace:
+        return call.operand
+    return call.argument(0, "target") if call is not None and call.name == "mse_loss" else None
+
+
+def _weight_after(case: Case, source: Source, node: Expression) -> Expression | None:
+    """What it is multiplied by on the way to the harm: where that made a NaN of inf, it is 0."""
+    path = case.anomaly.evidence.path
+    spans = {(op.site.line, op.site.column) for op in path if op.name == "mul" and op.site is not None}  # fmt: skip
+    for product in source.every(cst.BinaryOperation):
+        if not isinstance(product.operator, cst.Multiply) or source.start(product) not in spans:
+            continue
+        for weight, other in ((product.right, product.left), (product.left, product.right)):
+            plain = isinstance(weight, (cst.Name, cst.Attribute, cst.Subscript))
+            same = other is node or source.value_of(other) is node
+            if plain and same and source.means_the_same(weight, product, node):
+                return weight
+    return None
+
+
 def _mask_after(source: Source, node: Expression) -> Expression | None:
     """What a value made of this one is multiplied by, if that is called a mask and means the same here."""
     scope = source.scope(node)
@@ -103,10 +141,24 @@ def _without_weight(case: Case, source: Source, node: Expression) -> Iterator[Ca
     weight, term = sides if values[0] == 0 else sides[::-1]
     if any(isinstance(part, cst.Call) for part in source.below(weight)):
         return  # it would be computed twice
-    text = f"torch.where({source.receiver(weight)} == 0, 0.0, {source.code(term)})"
+    text = f"torch.where({_is_zero(source, weight)}, 0.0, {source.code(term)})"
     title = "leave out the terms whose weight is 0, infinite ones too"
     edit = Edit(source).replace(term, text)
-    yield from case.change(edit, "where_weighted", title, Tier.GUARD)
+    stats = [o.stats for o in case.origin.inputs if o.value == 0]
+    share = bool(stats) and stats[0] is not None and stats[0].min == 0 and (stats[0].max or 2) <= 1
+    # A share of 0 of a logarithm of 0, or of the best of nothing: the limit is 0.
+    tier = Tier.EXACT if share and -math.inf in values else Tier.GUARD
+    yield from case.change(edit, "where_weighted", title, tier)
+
+
+def _is_zero(source: Source, weight: Expression) -> str:
+    """`done == 1` for `gamma * (1 - done)`: what the weight says."""
+    product = binary(weight, cst.Multiply)
+    for part in (product.left, product.right) if product is not None else (weight,):
+        rest = one_minus(part)
+        if rest is not None and product is not None:
+            return f"{source.receiver(rest)} == 1"
+    return f"{source.receiver(weight)} == 0"
 
 
 def _where_around(source: Source, node: Expression) -> tuple[cst.Call, bool] | None:

@@ -26,8 +26,6 @@ def propose(case: Case) -> Iterator[Candidate]:
     divided = case.mechanism in ("division_by_zero", "opaque") and is_array(case)
     if not divided and (case.mechanism != "nonfinite_data" or case.origin.phase != "data"):
         return
-    if divided:
-        yield from _without_divisor(case)
     constants = Constants(Project(case))
     try:
         sources = list(constants.project.everything())
@@ -73,24 +71,6 @@ def _of_one_group(source: Source, quotient: cst.BinaryOperation) -> bool:
     name = scope.name.value if isinstance(scope, cst.FunctionDef) else ""
     handed = (f"transform({name})", f"apply({name})")
     return isinstance(scope, cst.Lambda) or any(h in source.text for h in handed if name)
-
-
-def _without_divisor(case: Case) -> Iterator[Candidate]:
-    """`df["rate"] = df["sold"] / df["visits"]`: rows without visits have no rate."""
-    source, quotient = case.source, binary(case.node, cst.Divide)
-    line = source.statement(quotient) if source is not None and quotient is not None else None
-    right = quotient.right if quotient is not None else None
-    assign = line.body[0] if line is not None else None
-    if source is None or line is None or not isinstance(assign, cst.Assign):
-        return
-    target = assign.targets[0].target
-    if not isinstance(right, cst.Subscript) or not isinstance(target, cst.Subscript):
-        return
-    table = source.code(target.value)
-    if table.isidentifier() and source.code(right.value) == table:
-        text = f"{table} = {table}[{source.code(right)} != 0]"
-        title = f"leave out the rows in which `{source.code(right)}` is 0: relative to it nothing has a value"
-        yield from case.change(Edit(source).after(line, text), "drop_rows", title, Tier.GUARD)
 
 
 def is_spread(constants: Constants, source: Source, node: Expression, depth: int = 3) -> bool:

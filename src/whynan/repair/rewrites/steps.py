@@ -1,4 +1,4 @@
-"""Steps that are too long for what they follow: of L-BFGS without a line search, of an integrator."""
+"""Steps that nothing bounds: of L-BFGS without a line search, of an integrator, of a recurrence."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ LINE_SEARCH = (
     "let L-BFGS search along its direction (strong Wolfe): without a search its steps are as long as "
     "its guess of the curvature makes them"
 )
+RECURRENCE = "let the recurrence hand on values between -1 and 1, by `tanh`: ReLU lets them grow with each item of a long sequence"
 SHORTER = "an explicit step is stable only where it is short against what it follows"
 
 
@@ -34,6 +35,7 @@ def propose(case: Case) -> Iterator[Candidate]:
     yield from _searched(case)
     if case.anomaly.evidence.around.growth is not None:
         yield from _integrated(case)
+        yield from _recurrent(case)
 
 
 def _searched(case: Case) -> Iterator[Candidate]:
@@ -43,6 +45,21 @@ def _searched(case: Case) -> Iterator[Candidate]:
             if name == "LBFGS" and "line_search_fn" not in source.code(call):
                 edit = with_keyword(source, call, "line_search_fn", '"strong_wolfe"')
                 yield from case.change(edit, "line_search", LINE_SEARCH, Tier.TRAINING)
+
+
+def _recurrent(case: Case) -> Iterator[Candidate]:
+    """`nn.RNN(..., nonlinearity="relu")`, whose state may grow with each item of a sequence."""
+    for source in case.files():
+        given = [
+            (call, arg)
+            for call in source.every(cst.Call)
+            for arg in call.args
+            if arg.keyword is not None and arg.keyword.value == "nonlinearity"
+            if source.code(call.func).split(".")[-1] in ("RNN", "RNNCell")
+        ]
+        if len(given) == 1 and source.code(given[0][1].value).strip("'\"") == "relu":
+            edit = Edit(source).replace(given[0][1].value, '"tanh"')
+            yield from case.change(edit, "bounded_recurrence", RECURRENCE, Tier.TRAINING)
 
 
 # ---- x = x + dt * f(x) ---------------------------------------------------------------------------

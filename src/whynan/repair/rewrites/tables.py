@@ -58,7 +58,7 @@ def _without_zeros(case: Case) -> Iterator[Candidate]:
     line = _made(source, table, source.code(column), column)
     if line is None or not _is_rare(stats.zeros + stats.negatives, case):
         return
-    sign = "!=" if stats.negatives and case.mechanism == "division_by_zero" else ">"
+    sign = "!=" if case.mechanism == "division_by_zero" else ">"
     text = f"{table} = {table}[{source.code(column)} {sign} 0]"
     title = f"leave out the rows in which `{source.code(column)}` is 0 before anything is computed of it: relative to 0 nothing has a value"
     yield from case.change(Edit(source).after(line, text), "drop_rows", title, Tier.GUARD)
