@@ -14,7 +14,7 @@ demo: $(DEMO)  ## run a failing script and read the report
 	@$(BIN)/whynan run examples/distill.py || test $$? -eq 3
 
 test: check  ## all checks and tests
-	$(BIN)/pytest -n 2 -q
+	$(BIN)/pytest -n 3 -q --dist worksteal
 
 check: $(READY)  ## format, lint and types
 	$(BIN)/ruff format --check .

@@ -215,3 +215,25 @@ def test_numpys_words_prove_the_mechanism_where_the_operands_are_gone(
     event = event_of(sys._getframe(), words)
     assert event is not None
     assert explain_evidence(event.evidence).finding.mechanism == mechanism
+
+
+def test_a_second_run_also_hears_what_the_program_tells_numpy_to_ignore(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    watch, before = NumpyWatch(), (np.geterr(), np.seterr)
+    watch.hear_hidden()
+    try:
+        old = np.seterr(all="ignore")
+        quotient = np.zeros(1) / np.zeros(1)
+        said = np.seterr(**old)
+        with warnings.catch_warnings(record=True) as log:
+            warnings.simplefilter("always")
+            _ = np.ones(1) / np.zeros(1)
+    finally:
+        watch.stop()
+    assert np.isnan(quotient).all()
+    assert set(said.values()) == {"ignore"}
+    assert [str(w.message) for w in log] == ["divide by zero encountered in an operation"]
+    assert [e.is_hidden for e in watch.events][:1] == [True]
+    assert (np.geterr(), np.seterr) == before
+    assert words_of_whynan(capsys.readouterr().err) == []

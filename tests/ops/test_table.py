@@ -205,6 +205,7 @@ ELSEWHERE = {
     ("stable/__init__.py", "safe_div"): "whynan's own functions",
     ("lint/rewrite.py", "log_softmax"): "which functions are methods, too",
     ("repair/first.py", "log_space"): "kinds of help, some of which are called like operations",
+    ("diagnosis/by_change.py", "log_space"): "the same",
     ("record/relations.py", "elementwise"): "kinds of the table, which share words with operations",
 }
 

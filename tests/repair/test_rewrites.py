@@ -77,6 +77,36 @@ REWRITES = [
         lambda x: -(x.diagonal() - x.logsumexp(1)),
     ),
     Rewrite(
+        "log_of_a_bessel_function", "return torch.log(6.0 * torch.special.i0(x)) - x * 0.5",
+        "    return (1.791759469228055 + torch.special.i0e(x).log() + x.abs()) - x * 0.5",
+        "[95.0, 1.0]", "[0.3, 1.2]", "log_of_function",
+        lambda x: math.log(6) + torch.special.i0e(x).log() + x.abs() - x * 0.5,
+    ),
+    Rewrite(
+        "log_of_cosh", "return torch.cosh(x).log()",
+        "    return x.abs() + torch.nn.functional.softplus(-2 * x.abs()) - 0.6931471805599453",
+        "[95.0, 1.0]", "[0.3, -1.2]", "log_of_function",
+        lambda x: torch.logaddexp(x, -x) - math.log(2),
+    ),
+    Rewrite(
+        "log_of_a_survival_function",
+        "survival = 1 - torch.distributions.Normal(0.5, 2.0).cdf(x)\n    return torch.log(survival)",
+        "    return torch.special.log_ndtr(-((x - 0.5) / 2.0))",
+        "[19.0, 1.0]", "[0.3, -1.2]", "log_of_function",
+        lambda x: torch.special.log_ndtr((0.5 - x) / 2),
+    ),
+    Rewrite(
+        "log_of_a_probit_by_hand",
+        "return torch.log(0.5 * (1 + torch.erf(x / 2 ** 0.5)))",
+        "    return torch.special.log_ndtr(x)",
+        "[-9.0, 1.0]", "[0.3, -1.2]", "log_of_function", torch.special.log_ndtr,
+    ),
+    Rewrite(
+        "a_bound_whose_eps_is_rounded_away",
+        "x = x.clamp(-1 + 1e-9, 1 - 1e-9)\n    return 0.5 * (torch.log1p(x) - torch.log1p(-x))",
+        "    x = x.clamp(-1 + 1e-6, 1 - 1e-6)", "[-1.0, 0.5]", "[0.5, 0.1]", "raise_eps",
+    ),
+    Rewrite(
         "negative_scale", "return torch.log(x) ** 2 + 1 / x",
         "    x = x.clamp(min=1e-3)", "[-0.5, 1.0]", "[0.5, 1.0]", "clamp_variable",
     ),

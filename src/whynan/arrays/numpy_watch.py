@@ -47,6 +47,8 @@ COMPLAINT = re.compile(r"\bnans?\b|\binfs?\b|\binfinit|finite|singular|converge"
 NEEDS_INFINITY = re.compile(r"invalid value encountered in (scalar )?(multiply|add|subtract)$")
 MAX_EVENTS = 50
 NUMPYS_OWN = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
+UNHEARD = ("warn", "ignore")
+FLAGS = {"divide by zero": "divide", "overflow": "over", "invalid value": "invalid"}
 MAX_LOOKS = 200  # a program that prints NaN all day must not be slowed
 WRITERS = ("save", "savez", "savez_compressed", "savetxt")
 
@@ -93,16 +95,30 @@ class NumpyWatch:
         self._undo.append(lambda: setattr(module, "_showwarnmsg", shown))
 
     def hear_hidden(self) -> None:
-        """In a second run, whose output is laid aside: also what a filter of the program's keeps back. Of
-        torch's harm it may be the origin; by itself it is none."""
-        np = sys.modules.get("numpy")
+        """In a second run, whose output is laid aside: also what `np.seterr` or a filter of the program's
+        keeps back. Of torch's harm it may be the origin; by itself it is none."""
+        np: Any = sys.modules.get("numpy")
         if np is None or np.geterr() != NUMPYS_OWN:
             return
-        before = np.seterrcall(lambda kind, _: self._heard(kind, sys._getframe(1)))
-        np.seterr(divide="call", over="call", invalid="call")
-        self._undo += [lambda: np.seterrcall(before), lambda: np.seterr(**NUMPYS_OWN)]
+        original, asked = np.seterr, dict(NUMPYS_OWN)
 
-    def _heard(self, kind: str, frame: FrameType) -> None:
+        def seterr(all: str | None = None, **kinds: str | None) -> dict[str, str]:
+            before = dict(asked)
+            asked.update({kind: new for kind in asked if (new := kinds.get(kind) or all)})
+            heard = {k: "call" if v in UNHEARD and k != "under" else v for k, v in asked.items()}
+            original(**heard)
+            return before
+
+        before = np.seterrcall(lambda kind, _: self._heard(kind, asked, sys._getframe(1)))
+        np.seterr = seterr
+        seterr()
+        self._undo += [
+            lambda: setattr(np, "seterr", original),
+            lambda: np.seterrcall(before),
+            lambda: original(**NUMPYS_OWN),
+        ]
+
+    def _heard(self, kind: str, asked: dict[str, str], frame: FrameType) -> None:
         if self._looking == threading.get_ident() or len(self.events) >= MAX_EVENTS:
             return
 
@@ -115,7 +131,8 @@ class NumpyWatch:
 
         before, self._looking, self._is_shown = self._looking, threading.get_ident(), False
         try:
-            warnings.warn(said, RuntimeWarning, stacklevel=3)  # a filter may make it an error
+            if asked[FLAGS[kind]] == "warn":
+                warnings.warn(said, RuntimeWarning, stacklevel=3)  # a filter may make it an error
         finally:
             self._looking = before
             self._quietly(look)

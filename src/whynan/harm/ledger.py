@@ -66,6 +66,9 @@ class Ledger:
     _losses: list[Sign] = field(default_factory=list)
     _spoilt: bool = False  # the last backward pass left non-finite gradients behind
     _reads: dict[Hashable, Sign] = field(default_factory=dict)
+    _runs: dict[Hashable, Sign] = field(
+        default_factory=dict
+    )  # by place, while nothing finite comes from it
     _read_before: list[Sign] = field(default_factory=list)  # NaN, in earlier steps
     _last_words: dict[Hashable, Sign] = field(default_factory=dict)
     searches: dict[Hashable, _Search] = field(default_factory=dict)
@@ -181,8 +184,11 @@ class Ledger:
     def read(self, place: Hashable, sign: Sign | None) -> None:
         """A value was taken out of a tensor. By itself that is nothing; it may be shown later."""
         if sign is None:  # what was read there before may be part of a sum by now
+            self.finite_read(place)
             self._last_words.pop(("read", place), None)
             return
+        if place in self._runs or len(self._runs) < MAX_READ:
+            self._runs[place] = sign
         self._reads.pop(place, None)
         if sign.wrong:  # no text tells a wrong value from a right one
             self._last_words[("read", place)] = sign
@@ -192,6 +198,19 @@ class Ledger:
     def has_read(self, place: Hashable) -> bool:
         """Whether a bad value of this place is known already, or enough others."""
         return place in self._reads or len(self._reads) >= MAX_READ
+
+    @property
+    def follows(self) -> bool:
+        """Whether some place has given nothing finite since it was bad."""
+        return bool(self._runs)
+
+    def bad_since(self, place: Hashable) -> Sign | None:
+        """What is known of a place that has given nothing finite since: however many steps ago that is."""
+        return self._runs.get(place)
+
+    def finite_read(self, place: Hashable) -> None:
+        """What is bad there from now on began anew."""
+        self._runs.pop(place, None)
 
     def text_shown(
         self, place: Hashable, text: str, keeps: Callable[[Sign], bool] = lambda sign: False
@@ -222,6 +241,10 @@ class Ledger:
         before = self._last_words.get(("output", model))
         self._note("output", model, sign)
         return None if self._has_stepped else before
+
+    def has_returned(self, model: Hashable) -> bool:
+        """Whether its last output was bad, and nobody has dealt with it."""
+        return ("output", model) in self._last_words
 
     def output_cleaned(self, model: Hashable) -> None:
         """The program has dealt with that output."""
@@ -278,7 +301,8 @@ class Ledger:
     def _forget_words(self) -> None:
         """Training goes on: what was said before is not the last word."""
         bad = [s for s in self._reads.values() if s.value is not None and s.value != s.value]
-        self._read_before = [*self._read_before, *bad][:MAX_READ]
+        new = [s for s in bad if not any(s is known for known in self._read_before)]
+        self._read_before = [*self._read_before, *new][:MAX_READ]
         self._reads.clear()
         self._last_words.clear()
 

@@ -155,6 +155,7 @@ class Op:
     otherwise: str = (
         ""  # the same of `x` by other functions: exact also where a compiler's own form is not
     )
+    log_is: str = ""  # the logarithm of it at `x`, by functions that stay in the type's range
     others: tuple[Other, ...] = ()  # implementations besides the kernel and torch's decomposition
 
     @property

@@ -53,10 +53,12 @@ def _is_share_of_nothing(origin: Node, record: Record, upstream: Upstream) -> bo
 def _counts(node: Node, upstream: Upstream) -> bool:
     """Whether a 0 was a whole number before it became a float, or nothing was put there."""
     for _ in range(MOST):
+        if not node.ref.dtype.is_floating_point:
+            return True  # also one that was counted before the recording
         if node.record is None:
             return False
         bare = upstream.frozen(node)
-        if bare.untouched or not node.ref.dtype.is_floating_point:
+        if bare.untouched:
             return True
         if bare.name not in KEEPING:
             return False

@@ -42,6 +42,7 @@ class Local:
         self.differentiated = False  # a backward pass ended since the last update
         self.differentiated_at = -1  # index of the first operation after that
         self.updated = False  # a leaf was written by hand after that
+        self.replaced = False  # a leaf was met after that which was none before
         self.nodes = Nodes()
         self.elsewhere: dict[int, Nodes] = {}  # made in a device's thread, by its number
         # Another thread's tensors must not be touched while that thread computes.
@@ -55,6 +56,9 @@ class Local:
         """Those of the thread that runs, which may be a device's."""
         here = threading.get_ident()
         return self.nodes if here == self.thread else self.elsewhere.setdefault(here, Nodes())
+
+    def begin_turn(self) -> None:
+        self.updated = self.replaced = self.differentiated = False
 
     def forget_nodes(self, beyond: int = 0) -> None:
         for nodes in (self.nodes, *self.elsewhere.values()):

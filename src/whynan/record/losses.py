@@ -106,6 +106,12 @@ class Losses:
         ]
         return self.checks.bad("gradient", named, None)
 
+    def returned(self, gradients: Any) -> list[Harm]:
+        """What `autograd.grad` gives that is bad."""
+        found = gradients if isinstance(gradients, tuple) else ()
+        named = [("a gradient", g) for g in found if isinstance(g, torch.Tensor)]
+        return self.checks.bad("gradient", named, None)
+
     def _note_gradients(self, *, are_new: bool = False) -> None:
         for leaf in self.leaves() if self.saw_all else ():
             if leaf not in self._before:

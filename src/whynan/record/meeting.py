@@ -53,6 +53,8 @@ def look_now(tracer: Tracer, entry: Entry, tensor: torch.Tensor) -> None:
 def meet_leaf(local: Local, entry: Entry, tensor: torch.Tensor) -> None:
     """Gradients may come to it."""
     entry.leaf = True
+    if local.differentiated:
+        local.replaced = True
     local.leaves[entry.cdata] = torch.utils.weak.TensorWeakRef(tensor)
 
 

@@ -226,7 +226,7 @@ class Tracer:
         if requires_grad and grad_enabled and node is None:
             self.began = True
             record.reads_grad = False
-            if local.updated:
+            if local.updated or local.replaced:
                 self._hand_written_step(record)
         if not self.began:
             record.setup = True
@@ -246,8 +246,12 @@ class Tracer:
     def _hand_written_step(self, record: Record) -> None:
         """The first differentiable operation after an update by hand: a new step begins."""
         local = self.local
-        local.updated = local.differentiated = False
-        self.follower.leaves_updated()
+        is_new = local.replaced and not local.updated  # perhaps a proposal: nobody judges it yet
+        local.begin_turn()
+        if self.uses_optimizer or (is_new and self.will_train):
+            return
+        if not is_new:
+            self.follower.leaves_updated()
         self.end_of_step()
         record.step = self.step
 

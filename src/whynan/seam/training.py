@@ -191,7 +191,7 @@ def _wrap_backward(events: Events, original: Callable[..., Any]) -> Callable[...
             return original(roots, *args, **kwargs)
         events.tell("backward_begins", roots, sys._getframe(1))
         result = original(roots, *args, **kwargs)
-        events.tell("backward_ends", roots)
+        events.tell("backward_ends", roots, result)
         return result
 
     return run_backward

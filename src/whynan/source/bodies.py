@@ -68,6 +68,38 @@ def leads_to(code: CodeType, lasti: int, most: Sequence[int] = ()) -> Iterator[L
                 break
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeTurn:
+    """One turn of a loop, between two times that the program is at one instruction of it."""
+
+    lead: Lead  # which gives its variables back
+    is_this: bool  # all that is carried on is given before the instruction: it is this turn, not the last
+    at_hand: frozenset[
+        str
+    ]  # names that hold what it made, when the program is at the instruction again
+
+
+def turn_of(code: CodeType, lasti: int) -> WholeTurn | None:
+    """Of the innermost loop around it."""
+    around = scope_and_way(code, lasti)
+    loops = [n for n in around[1] if isinstance(n, Loop)] if around is not None else []
+    if around is None or not loops or around[1][-1] is loops[-1]:
+        return None
+    block = loops[-1].body
+    at = next((i for i, node in enumerate(block) if node in around[1]), None)
+    lead = _Lead(around[0], code, [], loops[-1], holds=False)
+    try:
+        made = None if at is None else lead.made_of(block)
+    except (_NotTwice, CannotCompile, *UNREADABLE):
+        return None
+    if made is None:
+        return None
+    first, then = lead.given_by(block[:at]), lead.given_by(block[at:])
+    is_this = first >= set(made.carried) and not then & set(made.carried)
+    at_hand = frozenset(made.made) - (then if is_this else first)
+    return WholeTurn(lead=made, is_this=is_this, at_hand=at_hand)
+
+
 _Start = tuple[list[ast.stmt], list[ast.stmt], ast.stmt | None]  # statements, way, their loop
 
 
@@ -113,7 +145,8 @@ class _Lead:
         self._holds = holds
         self._scope = scope
         self._code = code
-        self._way = way  # from a statement of the block to the call
+        self._way = way  # from a statement of the block to the call; none: the whole block
+        self._last_one = way[-1] if way else None
         self._loop = loop  # whose body the block is
         self._order: list[ast.stmt] = []
         self._left_out: set[ast.stmt] = set()
@@ -121,7 +154,7 @@ class _Lead:
     def made_of(self, block: list[ast.stmt]) -> Lead:
         self._order = list(self._before(block))
         writers: dict[str, list[ast.stmt]] = {}
-        unfinished = None if any(isinstance(n, Loop) for n in self._way) else self._way[-1]
+        unfinished = None if any(isinstance(n, Loop) for n in self._way) else self._last_one
         for statement in self._order:
             for name in self._given(statement) if statement is not unfinished else ():
                 writers.setdefault(name, []).append(statement)
@@ -133,11 +166,14 @@ class _Lead:
         self._leave_out(writers)
         names = self._code_names()
         body = self._cut(block) or [ast.Pass()]
+        if not self._way:
+            names_now = ast.Call(func=ast.Name(id="locals", ctx=ast.Load()), args=[], keywords=[])
+            body.append(ast.copy_location(ast.Return(value=names_now), block[-1]))
         if any(isinstance(n, CANNOT) for s in body for n in ast.walk(s)):
             raise _NotTwice
         mentioned = {n.id for s in body for n in ast.walk(s) if isinstance(n, ast.Name)}
         is_module = isinstance(self._scope.node, ast.Module)
-        assigned = {*writers, *self._given(self._way[-1])}
+        assigned = {*writers, *(self._given(self._way[-1]) if self._way else ())}
         taken_in = {n for n in self._scope.elsewhere if self._is_taken_in(n, assigned)}
         known = assigned if is_module else names | taken_in
         declared = self._scope.elsewhere.keys() - taken_in
@@ -150,6 +186,10 @@ class _Lead:
             parameters=ordered, carried=tuple(sorted(carried)), made=tuple(sorted(made)),
             counted=counted, moves_on=self._moves_on(block, body),
         )  # fmt: skip
+
+    def given_by(self, block: Sequence[ast.stmt]) -> set[str]:
+        """Names that these may give a value."""
+        return {name for s in self._before(block) for name in self._given(s)}
 
     # ---- names ------------------------------------------------------------------------------
 
@@ -279,7 +319,7 @@ class _Lead:
                 self._left_out.add(statement)
             elif draws(statement, writers):
                 given = self._given(statement)
-                if not all(self._is_at_hand(name, writers) for name in given):
+                if not self._way or not all(self._is_at_hand(name, writers) for name in given):
                     raise _NotTwice
                 self._left_out.update(w for name in given for w in writers[name])
 
@@ -295,7 +335,7 @@ class _Lead:
         return not any(name in self._read(s) for s in self._order[begin:end] if s not in by)
 
     def _is_done(self, value: ast.expr, writers: dict[str, list[ast.stmt]]) -> bool:
-        if not isinstance(value, ast.Call) or value is getattr(self._way[-1], "value", None):
+        if not isinstance(value, ast.Call) or value is getattr(self._last_one, "value", None):
             return False
         word, func = last_word(value.func) or "", value.func
         if not isinstance(func, ast.Attribute):

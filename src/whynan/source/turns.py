@@ -26,6 +26,8 @@ def taken_over(code: CodeType, lasti: int) -> frozenset[str]:
         if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)
     }
     given = {n.id for n in names if isinstance(n.ctx, ast.Store)}
+    if isinstance(loops[-1], ast.For):  # another value in each turn
+        given |= {n.id for n in ast.walk(loops[-1].target) if isinstance(n, ast.Name)}
     return frozenset(given & ({n.id for n in names if isinstance(n.ctx, ast.Load)} | added))
 
 

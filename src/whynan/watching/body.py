@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from types import FrameType
@@ -21,8 +22,8 @@ from whynan.model import Evidence
 from whynan.seam.optimizers import Optimizer
 from whynan.seam.sites import capture
 from whynan.seam.training import Step
-from whynan.source.bodies import leads_to
-from whynan.watching.carried import user_frames
+from whynan.source.bodies import leads_to, turn_of
+from whynan.watching.carried import CALLERS, user_frames
 from whynan.watching.kept import Kept
 from whynan.watching.repeating import (
     Reached,
@@ -36,7 +37,15 @@ from whynan.watching.repeating import (
 )
 from whynan.watching.signs import Meant, Noted, is_conclusive
 from whynan.watching.told import How
-from whynan.watching.ways import LAST_STATEMENTS, MAX_FRAMES, Way, ways, ways_to_error
+from whynan.watching.ways import (
+    LAST_STATEMENTS,
+    MAX_FRAMES,
+    Turn,
+    Way,
+    ways,
+    ways_to_error,
+    whole_turn,
+)
 
 if TYPE_CHECKING:
     from whynan.watching.watch import Watch
@@ -49,13 +58,22 @@ Start = Callable[[], None]
 class Body:
     """Repeats what led to a place, from the innermost frame in which that can be done."""
 
-    def __init__(self, watch: Watch, *, is_certain: bool = True, apart: bool = False) -> None:
+    def __init__(
+        self,
+        watch: Watch,
+        *,
+        is_certain: bool = True,
+        apart: bool = False,
+        end_s: float | None = None,
+    ) -> None:
         self._watch = watch
         self._is_certain = is_certain
         self._apart = apart  # from the other ranks of the job: gradients are not summed up
         self._tries = 0
+        self._may = False
         self.came_in = False  # a repeat showed that the bad value was there before it
-        self._end_s = time.monotonic() + (MAX_S / 2 if apart else MAX_S)  # the others wait
+        most_s = MAX_S / 2 if apart else MAX_S  # the others wait
+        self._end_s = time.monotonic() + most_s if end_s is None else end_s
         # Before harm is certain, or where the program goes on, everything must be put back.
         # Others would see what is put into a queue.
         in_main = watch.progress.is_in_main_thread_alone()
@@ -113,6 +131,50 @@ class Body:
                         break
         return None
 
+    def of_read(self, tensor: torch.Tensor, frame: FrameType) -> Evidence | Meant | None:
+        """A bad value is taken out: at once, while the turn is as it was."""
+        if not self._is_possible():
+            return None
+        then, place, meant = tensor.detach(), position(frame.f_code, frame.f_lasti), list[Meant]()
+        found = ways(user_frames(frame), self._watch.carried, most=LAST_STATEMENTS)
+        phase = partial(ToRead, self._watch, then, place, meant)
+        return self._first(found, self._known_states(), phase) or next(iter(meant), None)
+
+    def of_turn_before(self, frame: FrameType) -> Evidence | None:
+        """What this turn was given that is bad, and the one before was not: it went bad after that had come
+        to where this one is."""
+        if not self._is_possible():
+            return None
+        at = self._watch.progress.step
+        for found, lasti in islice(user_frames(frame), CALLERS):
+            known = self._watch.carried.turn_before(found.f_code, lasti)
+            turn = turn_of(found.f_code, lasti) if known is not None else None
+            way = (
+                whole_turn(turn, found, *known) if turn is not None and known is not None else None
+            )
+            for start in self._starts(self._known_states()) if way is not None else ():
+                if self._is_enough():
+                    return None
+                evidence = self._turns_bad(way, start) if way is not None else None
+                if evidence is not None and is_conclusive(evidence):
+                    back = int(turn is not None and not turn.is_this)
+                    return replace(evidence, step=max(0, at - back))
+        return None
+
+    def _turns_bad(self, way: Turn, start: Start) -> Evidence | None:
+        watch, kept = self._watch, self._kept(way)
+        if kept is None:
+            return None
+        phase = Repeating(watch, None, [])
+        phase.code = way.code
+        with once_more(phase, kept, start, self._end_s, is_strict=self._is_strict) as execute:
+            kept.without_gradients()
+            names, raised = execute(way.work)
+            if raised is not None or not way.came_to(names) or not self._is_sure(way, kept):
+                return None
+            found: list[Evidence] = watch.quiet(phase.explained_of, way.bad(names)) or []
+            return found[0] if found else None
+
     def note_read(self, tensor: torch.Tensor, frame: FrameType) -> Noted | None:
         """A bad value is taken out. What is needed to do that again, should it come to matter."""
         then, place = tensor.detach(), position(frame.f_code, frame.f_lasti)
@@ -159,10 +221,12 @@ class Body:
     # ---- doing it --------------------------------------------------------------------------
 
     def _is_possible(self) -> bool:
-        return (
+        """Asked once: while a repeat is put away, it looks as if a mode of the program's were there."""
+        self._may = self._may or (
             can_repeat(self._watch, apart=self._apart)
             and self._watch.progress.is_in_a_thread_alone()
         )
+        return self._may
 
     def _is_enough(self) -> bool:
         self._tries += 1

@@ -74,7 +74,9 @@ class Calls:
         if self._known:
             self._known.pop(id(module), None)
 
-    def note(self, module: Any, output: Any, frame: FrameType) -> Explained | Noted | None:
+    def note(
+        self, module: Any, output: Any, frame: FrameType, *, is_first: bool
+    ) -> Explained | Noted | None:
         """What is needed to call it again, should its bad output come to matter: until then, and so in
         every healthy run, nothing is called twice. One that stays bad is explained once."""
         known = self._known.get(id(module))
@@ -86,6 +88,9 @@ class Calls:
             _around(frame), local.states, local.grown, _autocasts(),
         )  # fmt: skip
 
+        if is_first and (made := self._watch.first.of_call(frame)) is not None:
+            self._known[id(module)] = made
+            return made
         before = Body(self._watch, is_certain=False).note_call(module, output, frame)
 
         def explain() -> tuple[Evidence, How] | Meant | None:

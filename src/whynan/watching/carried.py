@@ -11,17 +11,20 @@ from itertools import islice
 from types import CodeType, FrameType
 from typing import Any
 
-import torch
-
 from whynan.seam.sites import THIRD_PARTY, USER, kind_of_file
-from whynan.seam.tensors import bad_values
+from whynan.seam.tensors import bad_values, tensors_in
 from whynan.source.bodies import Lead, leads_to
 from whynan.source.turns import taken_over
 
 MAX_FRAMES = 3
 CALLERS = 2  # of a model
 MAX_NAMES = 16
+MAX_BYTES = 1 << 20  # of what a turn that is over began with
 MAX_WRAPPERS = 2
+MAX_ITEMS = 64  # of a collection, that are looked at
+
+
+_Turns = tuple[dict[str, Any], dict[str, Any] | None] | None  # of this turn, and of the one before
 
 
 class Carried:
@@ -31,6 +34,7 @@ class Carried:
         self._wanted: dict[tuple[CodeType, int], frozenset[str]] = {}
         self._at_calls: dict[tuple[int, int], tuple[CodeType, frozenset[str]]] = {}
         self._values: dict[CodeType, dict[str, Any]] = {}
+        self._turns: dict[tuple[int, int], _Turns] = {}
 
     def note(self, frame: FrameType | None) -> None:
         """A step is over, and the next one begins with this."""
@@ -55,8 +59,23 @@ class Carried:
                 known = self._at_calls.get((id(code), frame.f_lasti))
                 wanted = self._at_call(code, frame.f_lasti) if known is None else known[1]
                 if wanted:
-                    self._values[code] = values_of(frame, wanted)
+                    self._note_turn(frame, values_of(frame, wanted))
             frame = frame.f_back
+
+    def _note_turn(self, frame: FrameType, values: dict[str, Any]) -> None:
+        place = (id(frame.f_code), frame.f_lasti)
+        self._values[frame.f_code] = values
+        older = self._turns.get(place)
+        self._turns[place] = (values, older and older[0]) if _is_little(values) else None
+
+    def turn_before(
+        self, code: CodeType, lasti: int
+    ) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """What the turn before began with, and what this one did, if it went bad in between."""
+        now, before = self._turns.get((id(code), lasti)) or (None, None)
+        if now is None or before is None or not _bad(now.values()) or _bad(before.values()):
+            return None
+        return before, now
 
     def _at_call(self, code: CodeType, lasti: int) -> frozenset[str]:
         names = taken_over(code, lasti)
@@ -66,8 +85,7 @@ class Carried:
 
     def is_bad(self) -> bool:
         """Whether something non-finite was taken over."""
-        values = [v for found in self._values.values() for v in found.values()]
-        return any(bad_values(v) is not None for v in values if isinstance(v, torch.Tensor))
+        return any(_bad(found.values()) for found in self._values.values())
 
     def of(self, lead: Lead, frame: FrameType) -> dict[str, Any] | None:
         """What the names of a way had for values; None where that is not known."""
@@ -77,6 +95,17 @@ class Carried:
         if not all(name in known for name in lead.carried):
             return None
         return {name: known[name] for name in lead.carried}
+
+
+def _is_little(values: dict[str, Any]) -> bool:
+    """What a turn no longer needs would stay in memory."""
+    if any(len(v) > MAX_ITEMS for v in values.values() if isinstance(v, (list, tuple, dict, set))):
+        return False
+    return sum(t.nbytes for t in tensors_in(values)) <= MAX_BYTES
+
+
+def _bad(values: Iterable[Any]) -> bool:
+    return any(bad_values(t) is not None for t in tensors_in(list(values)))
 
 
 def values_of(frame: FrameType, names: Iterable[str]) -> dict[str, Any]:

@@ -11,16 +11,18 @@ import torch
 
 from whynan.arrays.numpy_errors import places_of
 from whynan.harm.ledger import Sign
+from whynan.model import Evidence
 from whynan.seam.events import Decision
 from whynan.seam.optimizers import Optimizer
 from whynan.seam.sites import capture
 from whynan.seam.tensors import bad_values, saved_tensors
 from whynan.seam.training import Step
 from whynan.watching.body import Body
+from whynan.watching.first_seen import is_bad
 from whynan.watching.guard import NOTHING
 from whynan.watching.outside import place_of
 from whynan.watching.phases import Phase
-from whynan.watching.signs import COMPUTED, LOSS_SCALE, complaint, exit_code, explained
+from whynan.watching.signs import COMPUTED, LOSS_SCALE, Meant, complaint, exit_code, explained
 from whynan.watching.told import Explained
 
 if TYPE_CHECKING:
@@ -46,8 +48,10 @@ class Guarding(Phase):
     def backward_begins(self, roots: Any, frame: FrameType) -> None:
         self.watch.guard.note_loss(roots)
         self._caller = frame
+        if not self.watch.progress.uses_optimizer:
+            self.watch.carried.note_call(frame)
 
-    def backward_ends(self, roots: Any) -> None:
+    def backward_ends(self, roots: Any, given: Any) -> None:
         """Without an optimizer, a step is a backward pass."""
         watch, guard, progress = self.watch, self.watch.guard, self.watch.progress
         caller, self._caller = self._caller, None
@@ -58,8 +62,12 @@ class Guarding(Phase):
             return
         self._look_at_leaves()
         losses, spoilt = guard.bad_losses(progress.step, None), guard.outside.spoils_leaves(roots)
+        if losses or spoilt or is_bad(given):
+            proof = watch.first.of_backward(caller, list(guard.local.values))
+            watch.first.note_loss(roots if losses else (), proof)
+        elif watch.since is not None:
+            watch.first.finite_loss()
         if losses or spoilt:
-            proof = self._backward_again(caller, list(guard.local.values))
             guard.outside.remember_leaves(proof)
             watch.ledger.backward_begins([replace(sign, proof=proof) for sign in losses])
             watch.ledger.backward_ends(spoilt=spoilt)
@@ -71,7 +79,7 @@ class Guarding(Phase):
         """Gradients are accumulated: at the step, the turn of a bad loss is over."""
         watch, values = self.watch, self.watch.guard.local.values
         if values and values[-1] - values[-1] != 0:
-            proof = self._backward_again(caller, values[-1:])
+            proof = watch.first.of_backward(caller, values[-1:])
             self._early = None if proof is None else (len(values), proof)
         watch.calls.passed = watch.rewind.randomness.save()
 
@@ -80,15 +88,6 @@ class Guarding(Phase):
         number, proof = self._early or (0, None)
         values = self.watch.guard.local.values[number - 1 : number] if number else []
         return proof if values and values[0] - values[0] != 0 else None
-
-    def _backward_again(self, caller: FrameType | None, losses: list[float]) -> Explained | None:
-        """Before the loop updates its leaves, for then it is too late."""
-        watch = self.watch
-        if caller is None or not watch.spending.may_go_on() or watch.told.has_begun:
-            return None
-        with watch.spending.counted():
-            found = Body(watch, is_certain=False).of_backward(caller, losses)
-        return None if found is None else Explained(found, "body")
 
     def _look_at_leaves(self, *, at_end: bool = False) -> None:
         """At the end, nothing that the program said before is forgotten because of it."""
@@ -133,7 +132,7 @@ class Guarding(Phase):
         with watch.spending.counted():
             found = body.of_backward(step.frame, list(watch.guard.local.values))
         if found is not None:
-            watch.since = found
+            watch.since = Explained(found, "body")
         elif body.came_in:
             watch.since = before
 
@@ -193,13 +192,13 @@ class Guarding(Phase):
             inside = step is None and watch.quiet.local.depth  # the update cannot be left out
             can_rewind = not inside and watch.can_rewind(sign)
             alone = len(watch.progress.stepping) <= 1  # else the loop goes on to another's update
-            evidence, again = None, can_rewind and alone and watch.rewind.is_certain()
+            evidence, early, again = None, None, can_rewind and alone and watch.rewind.is_certain()
             if step is not None and not (again and not Body(watch).moves_on(step)):
                 body = Body(watch)
                 evidence = body.of_step(step)
                 if evidence is None and body.came_in and watch.carried.is_bad():
-                    evidence = watch.since
-            early = self._seen_early() if evidence is None else None
+                    early = watch.since
+            early = early or self._seen_early() if evidence is None else None
             if evidence is None and early is None and can_rewind:
                 watch.replay(sign)
                 return "cancel"
@@ -220,11 +219,24 @@ class Guarding(Phase):
 
     def value_read(self, tensor: torch.Tensor, value: Any, how: str, frame: FrameType) -> None:
         watch, is_written = self.watch, self.watch.recorder.slicer.is_written
+        if not watch.progress.uses_optimizer:
+            watch.carried.note_call(frame)
         sign = watch.guard.outside.read(tensor, value, frame, watch.progress.step, is_written)
-        if sign is not None:
-            noted = Body(watch).note_read(tensor, frame)
-            proof = noted or sign.proof
-            watch.ledger.read(place_of(frame), replace(sign, proof=proof, places=places_of(frame)))
+        if sign is None:
+            if watch.ledger.follows:
+                watch.ledger.finite_read(place_of(frame))
+            return
+        place = place_of(frame)
+        first = watch.ledger.bad_since(place)
+        if first is not None and isinstance(first.proof, (Evidence, Explained)):
+            watch.ledger.read(place, first)
+            return
+        proof = watch.first.of_read(tensor, frame, is_first=first is None)
+        if isinstance(proof, Meant):
+            watch.guard.outside.meant.add(place)
+        else:
+            known = replace(sign, proof=proof or sign.proof, places=places_of(frame))
+            watch.ledger.read(place, known)
 
     def saved(self, obj: Any, frame: FrameType) -> None:
         watch = self.watch
@@ -248,7 +260,8 @@ class Guarding(Phase):
         if sign is None:
             watch.calls.is_finite(module)
         else:
-            proof = watch.calls.note(module, output, frame)
+            first = not watch.ledger.has_returned(id(module))
+            proof = watch.calls.note(module, output, frame, is_first=first)
             sign = replace(sign, proof=proof)
         watch.ledger.model_returned(id(module), sign)
         if sign is None or not watch.progress.may_go_live:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
 from types import FrameType
@@ -26,16 +27,17 @@ from whynan.watching.signs import (
     COMPUTED,
     Noted,
     exit_code,
-    is_conclusive,
     is_older,
     sign_of,
     signs_of,
+    went_on,
 )
 from whynan.watching.told import Explained, How
 
 if TYPE_CHECKING:
     from whynan.watching.watch import Watch
 
+SAME = 3  # bad losses of one origin: the next one has it, too
 LIVE_CALLS = 8  # of a model without gradients, or backward passes without an optimizer
 
 
@@ -49,6 +51,7 @@ class Live(Phase):
         self._calls = 0
         self._begin = watch.recorder.tracer.next_index
         self._harmed = False  # this step
+        self._again: deque[int] = deque(maxlen=SAME)  # operations that made the last losses bad
         self._error: BaseException | None = None  # that ended the program
         self._followed: Explained | Noted | None = (
             None  # what is known of the bad output it began with
@@ -67,14 +70,29 @@ class Live(Phase):
     # ---- training -----------------------------------------------------------------------
 
     def backward_begins(self, roots: Any, frame: FrameType) -> None:
-        signs = self._explained(self.watch.recorder.losses.before(roots, frame))
-        self.watch.ledger.backward_begins(signs)
-        self.watch.guard.note_loss(roots)
+        watch = self.watch
+        signs = self._of_loss(watch.recorder.losses.before(roots, frame))
+        watch.ledger.backward_begins(signs)
+        watch.guard.note_loss(roots)
+        if not watch.progress.uses_optimizer:
+            watch.first.note_loss(roots if signs else (), went_on(signs, watch.since))
 
-    def backward_ends(self, roots: Any) -> None:
+    def _of_loss(self, harms: list[Harm]) -> list[Sign]:
+        """In a loop without an optimizer that goes on with bad ones, they are explained some times only."""
+        since, again = self.watch.since, self._again
+        if not harms or self.watch.progress.uses_optimizer:
+            again.clear()
+        elif since is not None and len(again) == SAME and len(set(again)) == 1:
+            return [sign_of(harm, since.evidence) for harm in harms]
+        signs = self._explained(harms)
+        again.extend(s.proof.origin.index for s in signs[:1])
+        return signs
+
+    def backward_ends(self, roots: Any, given: Any) -> None:
         watch, progress = self.watch, self.watch.progress
         watch.ledger.backward_ends(spoilt=watch.recorder.losses.after())
         if not progress.uses_optimizer and not watch.quiet.local.depth:
+            watch.guard.begin_step()
             progress.step = max(progress.step, watch.recorder.tracer.step)
             self._unit_is_over()
             if watch.phase is not self:
@@ -92,10 +110,7 @@ class Live(Phase):
 
     def _note_losses(self) -> None:
         """They may do no harm, but what made them may be carried on into the next turn."""
-        watch = self.watch
-        bad = [s.proof for s in watch.ledger.losses if isinstance(s.proof, Evidence)]
-        made = [evidence for evidence in bad if is_conclusive(evidence)]
-        watch.since = made[0] if made else watch.since if bad else None
+        self.watch.since = went_on(self.watch.ledger.losses, self.watch.since)
 
     def _leave_out(self) -> Decision:
         self._harmed = False
@@ -204,6 +219,10 @@ class Live(Phase):
         if known and checks.is_nonfinite(tensor):  # else torch reads what it is still making
             if watch.ledger.has_read(place):
                 return
+            first = watch.ledger.bad_since(place)
+            if first is not None and isinstance(first.proof, (Evidence, Explained)):
+                watch.ledger.read(place, first)
+                return
             signs = self._explained(checks.bad("observed", [(how, tensor)], capture(frame)))
             if not signs:
                 watch.guard.outside.meant.add(place)
@@ -213,7 +232,7 @@ class Live(Phase):
             wrong = self._explained(checks.wrong("observed", [(how, tensor)], capture(frame)))
             if wrong:
                 watch.ledger.read(place, wrong[0])
-        elif watch.ledger.has_read(place):
+        elif watch.ledger.has_read(place) or watch.ledger.follows:
             watch.ledger.read(place, None)
 
     def saved(self, obj: Any, frame: FrameType) -> None:
@@ -272,7 +291,7 @@ class Live(Phase):
         elif self._error is not None:
             self.watch.tell_exception(sign, self._error)
         elif self.watch.since is not None and self.watch.carried.is_bad():
-            self.watch.tell(replace(sign, proof=Explained(self.watch.since, "body")))
+            self.watch.tell(replace(sign, proof=self.watch.since))
         else:
             self.watch.tell(sign)
 

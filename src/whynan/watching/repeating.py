@@ -106,6 +106,10 @@ class Repeating(Live):
         if frame is not None:
             self.before_update.update(frame.f_locals)
 
+    def explained_of(self, named: list[tuple[str, torch.Tensor]]) -> list[Evidence]:
+        signs = self._explained(self.watch.recorder.checks.bad("observed", named, None))
+        return [s.proof for s in signs]
+
     def _is_the_same(self) -> bool:
         now = self.watch.guard.loss_values()
         return len(now) == len(self._losses) and all(map(_equal, now, self._losses))
@@ -121,7 +125,7 @@ class Repeating(Live):
 class ToBackward(Repeating):
     """To the same backward pass."""
 
-    def backward_ends(self, roots: Any) -> None:
+    def backward_ends(self, roots: Any, given: Any) -> None:
         watch = self.watch
         if not self._is_the_same():
             return
@@ -129,6 +133,7 @@ class ToBackward(Repeating):
         recorder.losses.after()
         signs = [s for s in watch.ledger.losses if not s.wrong]
         signs = signs or self._explained(recorder.losses.left_gradients())
+        signs = signs or self._explained(recorder.losses.returned(given))
         self.found = [s.proof for s in signs[:1]]
         raise Reached
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +52,13 @@ def sign_of(harm: Harm, evidence: Evidence | None = None) -> Sign:
 
 def signs_of(harms: list[Harm]) -> list[Sign]:
     return [sign_of(harm) for harm in harms]
+
+
+def went_on(signs: Iterable[Sign], before: Explained | None) -> Explained | None:
+    """What is known of losses that are bad, by the recorder; `before`: of those before them."""
+    bad = [s.proof for s in signs if isinstance(s.proof, Evidence)]
+    made = [evidence for evidence in bad if is_conclusive(evidence)]
+    return Explained(made[0], "live") if made else before if bad else None
 
 
 def complaint(error: BaseException, step: int) -> Sign | None:

@@ -30,6 +30,7 @@ from whynan.watching import nesting
 from whynan.watching.body import Body
 from whynan.watching.calling import Calls
 from whynan.watching.carried import Carried
+from whynan.watching.first_seen import FirstSeen
 from whynan.watching.guard import Guard
 from whynan.watching.guarding import Guarding
 from whynan.watching.history import History
@@ -83,9 +84,10 @@ class Watch:
         self.trials = Trials(active=alone)
         self.told = Told(teller, self.recorder, self.ledger, self.trials)
         self.calls = Calls(self)
+        self.first = FirstSeen(self)
         self.spending = Spending()
         self.carried = Carried()
-        self.since: Evidence | None = None  # of a bad loss, if none was finite after it
+        self.since: Explained | None = None  # of a bad loss, if none was finite after it
         self.phase: Phase = Guarding(self)
         self._ladder = None if plan.compared is None else Ladder(plan.compared)
         self._patches = Patches()
@@ -206,6 +208,7 @@ class Watch:
         start()
         self.phase = phase
         self._record()
+        self.recorder.tracer.local.begin_turn()  # what follows is the one that it is in
         try:
             yield
         finally:

@@ -11,10 +11,11 @@ import torch
 
 from whynan.seam.private import MODULE_CALL
 from whynan.seam.sites import USER, kind_of_file, program_frames
-from whynan.source.bodies import Lead, leads_to
+from whynan.seam.tensors import bad_values, tensors_in
+from whynan.source.bodies import Lead, WholeTurn, leads_to
 from whynan.watching.carried import Carried, values_of
 from whynan.watching.kept import same_values
-from whynan.watching.repeating import Repeating
+from whynan.watching.repeating import Repeating, same_outputs
 from whynan.watching.told import How
 
 LAST_STATEMENTS = (1, 3, 8)  # of a module, so many are tried
@@ -52,6 +53,41 @@ class Way:
             for name, then in self.made.items()
             if name not in phase.before_update
         )
+
+
+@dataclass(slots=True)
+class Turn(Way):
+    """A whole turn, which is over."""
+
+    given: dict[str, Any] = field(default_factory=dict)  # what the one after it began with
+
+    def came_to(self, names: Any) -> bool:
+        then = {**self.given, **self.made}
+        return type(names) is dict and all(
+            same_outputs(names.get(name), value) for name, value in then.items()
+        )
+
+    def bad(self, names: dict[str, Any]) -> list[tuple[str, torch.Tensor]]:
+        return [
+            (n, t) for n in self.given for t in tensors_in(names[n]) if bad_values(t) is not None
+        ]
+
+
+def whole_turn(
+    turn: WholeTurn, frame: FrameType, before: dict[str, Any], now: dict[str, Any]
+) -> Turn | None:
+    lead = turn.lead
+    if any(name not in before for name in lead.carried):
+        return None
+    carried = {name: before[name] for name in lead.carried}
+    before = now | carried if turn.is_this else before
+    # A module's own variables are no parameters, unless the turn gives them a value.
+    names = frame.f_globals
+    names = names | before if frame.f_locals is names else names
+    arguments = {n: v for n, v in before.items() if n in lead.parameters}
+    work = _callable(lead, frame, names, values_of(frame, lead.parameters) | arguments)
+    given = {n: v for n, v in now.items() if n in lead.made and n in lead.carried}
+    return Turn(work, _roots(frame), lead.code, _tensors(turn.at_hand, frame), given=given)
 
 
 def ways(

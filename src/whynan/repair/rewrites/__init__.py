@@ -43,6 +43,7 @@ from whynan.repair.rewrites import (
     reading,
     roots,
     running_sums,
+    scaled,
     schedules,
     selection,
     spreads,
@@ -55,7 +56,7 @@ from whynan.repair.rewrites import (
 from whynan.repair.rewrites.ratios import impossible
 
 FAMILIES = (
-    marked, entropy, noise, normalised, squashed, products, moments, existing, options, schedules, counted, logarithms, across, moved, running_sums, corrections, iterations, ceilings, exponentials, log_space, roots, selection, plain, cosines, converged, ignored, division, domain, clamps, learnt, masks, matrices, tables, precision, switches, spreads, gaps, reading, outliers, data,
+    marked, scaled, entropy, noise, normalised, squashed, products, moments, existing, options, schedules, counted, logarithms, across, moved, running_sums, corrections, iterations, ceilings, exponentials, log_space, roots, selection, plain, cosines, converged, ignored, division, domain, clamps, learnt, masks, matrices, tables, precision, switches, spreads, gaps, reading, outliers, data,
     features,
     endings,
     steps,
@@ -87,7 +88,19 @@ def propose(case: Case) -> list[Candidate]:
     if impossible(case) is not None:
         return found  # of wrong numbers no bound makes right ones
     for family in (
-        (schedules, counted, converged, tables, spreads, plain, arrays, gaps, reading, data)
+        (
+            schedules,
+            counted,
+            converged,
+            tables,
+            spreads,
+            plain,
+            existing,
+            arrays,
+            gaps,
+            reading,
+            data,
+        )
         if arrays.is_array(case)
         else FAMILIES
     ):

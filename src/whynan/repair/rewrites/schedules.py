@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from whynan.model import REFUSED, OpRecord
+from whynan.ops.table import that
 from whynan.repair.calls import binary, fn, number_of
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.constants import Constants
@@ -23,7 +24,7 @@ SINGULAR = ("division_by_zero", "log_nonpositive", "gradient_singularity")
 DIVIDED, LOGARITHM = 0.1, 1e-3  # of the number that a schedule begins with: to divide by, for a log
 SET = (cst.Name, cst.Attribute, cst.Subscript)
 ALMOST = "0.999"  # where a share of noise ends, so that something is left
-ENDS = ("clamp", "clamp_max", "clip", "min", "minimum", "linspace")
+ENDS = that("ceiling") | {"clamp", "clip", "min", "linspace"}
 FROM_NUMBERS = ("lift_fresh", "scalar_tensor", "full", "fill")
 
 
