@@ -27,6 +27,10 @@ def bad_among(tensors: Iterable[torch.Tensor]) -> Iterator[torch.Tensor]:
     yield from (v for (v, _), a in zip(there, answers, strict=True) if a - a != 0)
 
 
+def any_bad(tensors: Iterable[torch.Tensor]) -> bool:
+    return next(bad_among(tensors), None) is not None
+
+
 def _dense_values(tensor: torch.Tensor) -> torch.Tensor | None:
     values = readable(tensor)
     if values is None or values.layout is not torch.strided or not values.is_floating_point():

@@ -18,7 +18,7 @@ import torch
 from whynan.model import Evidence
 from whynan.seam.private import has_storage, storage_id
 from whynan.seam.reading import local_of
-from whynan.seam.tensors import bad_values
+from whynan.seam.tensors import any_bad
 from whynan.watching.body import Body
 from whynan.watching.signs import Meant, Noted
 from whynan.watching.told import Explained
@@ -95,6 +95,6 @@ class FirstSeen:
 
 
 def is_bad(given: Any) -> bool:
-    """What `autograd.grad` has returned."""
+    """What `autograd.grad` has returned: in a healthy program, too, so with one wait for a device."""
     tensors = given if isinstance(given, tuple) else ()
-    return any(isinstance(t, torch.Tensor) and bad_values(t) is not None for t in tensors)
+    return any_bad(t for t in tensors if isinstance(t, torch.Tensor))

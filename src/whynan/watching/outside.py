@@ -16,7 +16,7 @@ from whynan.harm.ledger import Sign
 from whynan.seam.reading import can_be_read
 from whynan.seam.sites import capture
 from whynan.seam.stats import is_only_below, number
-from whynan.seam.tensors import bad_among, bad_values, saved_tensors, tensors_in
+from whynan.seam.tensors import any_bad, bad_among, bad_values, saved_tensors, tensors_in
 
 MAX_NODES = 20_000
 SAME_LEAVES = 16  # turns of a loop
@@ -76,7 +76,7 @@ class Outside:
             self._born = [TensorWeakRef(leaf) for leaf in leaves if id(leaf) not in known]
         else:
             self._born = []
-        return any(leaf.grad is not None and bad_values(leaf.grad) is not None for leaf in leaves)
+        return any_bad(leaf.grad for leaf in leaves if leaf.grad is not None)
 
     def remember_leaves(self, proof: Any) -> None:
         """A loss or a gradient was bad: they may become so. One that was bad when it was first met has
