@@ -11,17 +11,21 @@ from itertools import islice
 from types import CodeType, FrameType
 from typing import Any
 
+import torch
+
 from whynan.seam.sites import THIRD_PARTY, USER, kind_of_file
-from whynan.seam.tensors import bad_values, tensors_in
+from whynan.seam.tensors import any_bad, tensors_in
+from whynan.seam.variables import locals_of
 from whynan.source.bodies import Lead, leads_to
 from whynan.source.turns import taken_over
 
 MAX_FRAMES = 3
 CALLERS = 2  # of a model
 MAX_NAMES = 16
-MAX_BYTES = 1 << 20  # of what a turn that is over began with
+MAX_BYTES = 1 << 22  # of what a turn that is over began with
 MAX_WRAPPERS = 2
 MAX_ITEMS = 64  # of a collection, that are looked at
+COLLECTIONS = (list, tuple, dict, set)
 
 
 _Turns = tuple[dict[str, Any], dict[str, Any] | None] | None  # of this turn, and of the one before
@@ -48,9 +52,9 @@ class Carried:
             if wanted:
                 self._values[found.f_code] = values_of(found, wanted)
 
-    def note_call(self, frame: FrameType | None) -> None:
-        """A model is called: what the turn began with is at hand still. Microseconds count here, and the
-        hash of a code object takes one."""
+    def note_call(self, frame: FrameType | None, *, of_model: bool = True) -> None:
+        """A model is called, a value is read, a loss differentiated: what the turn began with is at hand
+        still. Microseconds count here, and the hash of a code object takes one."""
         left = CALLERS
         while frame is not None and left:
             code = frame.f_code
@@ -59,14 +63,20 @@ class Carried:
                 known = self._at_calls.get((id(code), frame.f_lasti))
                 wanted = self._at_call(code, frame.f_lasti) if known is None else known[1]
                 if wanted:
-                    self._note_turn(frame, values_of(frame, wanted))
+                    values = {n: _without_graph(v) for n, v in values_of(frame, wanted).items()}
+                    self._note_turn(frame, values, of_model=of_model)
             frame = frame.f_back
 
-    def _note_turn(self, frame: FrameType, values: dict[str, Any]) -> None:
-        place = (id(frame.f_code), frame.f_lasti)
-        self._values[frame.f_code] = values
+    def _note_turn(self, frame: FrameType, values: dict[str, Any], *, of_model: bool) -> None:
+        """What is held here is held until the next turn comes to this place: where a program only reads
+        or differentiates, nothing large is."""
+        place, is_little = (id(frame.f_code), frame.f_lasti), _is_little(values)
         older = self._turns.get(place)
-        self._turns[place] = (values, older and older[0]) if _is_little(values) else None
+        self._turns[place] = (values, older and older[0]) if is_little else None
+        if is_little or of_model:
+            self._values[frame.f_code] = values
+        elif older is not None:
+            self._values.pop(frame.f_code, None)
 
     def turn_before(
         self, code: CodeType, lasti: int
@@ -98,19 +108,40 @@ class Carried:
 
 
 def _is_little(values: dict[str, Any]) -> bool:
-    """What a turn no longer needs would stay in memory."""
-    if any(len(v) > MAX_ITEMS for v in values.values() if isinstance(v, (list, tuple, dict, set))):
+    """What a turn no longer needs would stay in memory: of a view, all that it is a view of."""
+    if any(_size(v) > MAX_ITEMS for v in values.values() if isinstance(v, COLLECTIONS)):
         return False
-    return sum(t.nbytes for t in tensors_in(values)) <= MAX_BYTES
+    tensors = tensors_in(values)
+    if any(t.grad_fn is not None for t in tensors):
+        return False
+    numpys = (v for v in values.values() if type(v).__module__ == "numpy")
+    arrays = sum(int(getattr(v, "nbytes", 0)) for v in numpys)
+    return arrays + sum(t.untyped_storage().nbytes() for t in tensors) <= MAX_BYTES
+
+
+def _size(value: Any) -> int:
+    """Of a collection of collections, all of their items."""
+    items = value.values() if isinstance(value, dict) else value
+    inner = (
+        sum(len(i) for i in items if isinstance(i, COLLECTIONS)) if len(value) <= MAX_ITEMS else 0
+    )
+    return len(value) + inner
+
+
+def _without_graph(value: Any) -> Any:
+    """The operands of all that made it would stay in memory, too."""
+    has_graph = isinstance(value, torch.Tensor) and value.grad_fn is not None
+    return value.detach() if has_graph else value
 
 
 def _bad(values: Iterable[Any]) -> bool:
-    return any(bad_values(t) is not None for t in tensors_in(list(values)))
+    return any_bad(tensors_in(list(values)))
 
 
 def values_of(frame: FrameType, names: Iterable[str]) -> dict[str, Any]:
     """Of the frame's own variables, and of those of the module that it declares global."""
-    own, outer = frame.f_locals, frame.f_globals
+    names, outer = [*names], frame.f_globals
+    own = locals_of(frame, names)
     return {n: own[n] if n in own else outer[n] for n in names if n in own or n in outer}
 
 

@@ -48,8 +48,12 @@ class Guarding(Phase):
     def backward_begins(self, roots: Any, frame: FrameType) -> None:
         self.watch.guard.note_loss(roots)
         self._caller = frame
-        if not self.watch.progress.uses_optimizer:
-            self.watch.carried.note_call(frame)
+        self._note_turn(frame)
+
+    def _note_turn(self, frame: FrameType) -> None:
+        """Of a loop without an optimizer, in case that it must be looked into."""
+        if not self.watch.progress.uses_optimizer and self.watch.progress.traces:
+            self.watch.carried.note_call(frame, of_model=False)
 
     def backward_ends(self, roots: Any, given: Any) -> None:
         """Without an optimizer, a step is a backward pass."""
@@ -219,8 +223,7 @@ class Guarding(Phase):
 
     def value_read(self, tensor: torch.Tensor, value: Any, how: str, frame: FrameType) -> None:
         watch, is_written = self.watch, self.watch.recorder.slicer.is_written
-        if not watch.progress.uses_optimizer:
-            watch.carried.note_call(frame)
+        self._note_turn(frame)
         sign = watch.guard.outside.read(tensor, value, frame, watch.progress.step, is_written)
         if sign is None:
             if watch.ledger.follows:

@@ -15,6 +15,7 @@ from types import CodeType, FrameType, SimpleNamespace
 from typing import Any
 
 from whynan.seam.sites import program_frames
+from whynan.seam.variables import locals_of
 from whynan.source.turns import scope_and_way
 
 SEARCHED = ("lr", "weight_decay", "momentum")
@@ -92,7 +93,7 @@ def _searching(frame: FrameType, optimizer: Any) -> Trial | None:
 
 def _loop_over(frame: FrameType, wanted: set[float]) -> range | None:
     """The loop around what runs in this frame whose variable has one of these numbers."""
-    held = {name for name, value in [*frame.f_locals.items()] if wanted & {*_numbers(value)}}
+    held = {name for name, value in locals_of(frame).items() if wanted & {*_numbers(value)}}
     if held and frame.f_code.co_name in COMPREHENSIONS:
         return range(frame.f_code.co_firstlineno, sys.maxsize)
     around = scope_and_way(frame.f_code, frame.f_lasti) if held else None
