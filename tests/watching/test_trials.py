@@ -27,6 +27,14 @@ def train(lr, decay=0.0):
         loss.backward()
         optimizer.step()
     return loss.item(), net
+
+def fit(net, optimizer):
+    for step in range(8):
+        loss = ((net(x) - y) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return loss.item()
 """
 LOSS = "((net(x) - y) ** 2).mean()"
 SEARCHES = {
@@ -44,6 +52,14 @@ SEARCHES = {
     "a comprehension": """
         found = {lr: train(lr)[0] for lr in (0.01, 10.0)}
         print(found, min(v for v in found.values() if v == v))
+        """,
+    "a model that is set back": """
+        net = nn.Linear(10, 1)
+        begun = {name: value.clone() for name, value in net.state_dict().items()}
+        for lr in (0.01, 1e30, 0.1):
+            optimizer = torch.optim.SGD(net.parameters(), lr=lr)
+            net.load_state_dict(begun)
+            print(lr, fit(net, optimizer))
         """,
     "a library": """
         import optuna
@@ -96,6 +112,16 @@ for lr in (0.01, 1e30, 1e30):
     optimizer.step()
 """,
         2,
+    ),
+    "an optimizer for each rate of a schedule": (
+        """
+net = nn.Linear(10, 1)
+for lr in (0.01, 1e30, 0.1, 0.01):
+    optimizer = torch.optim.SGD(net.parameters(), lr=lr)
+    fit(net, optimizer)
+print(net.weight.sum())
+""",
+        3,
     ),
     "the training with what was chosen": (
         "for lr in (0.1, 0.01):\n    print(train(lr)[0])\nloss, net = train(10.0)\nprint(loss)\n",

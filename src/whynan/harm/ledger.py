@@ -46,7 +46,8 @@ class _Search:
     """Trainings that a program starts in order to reject most of them."""
 
     begun: int = 0
-    lost: list[Sign] = field(default_factory=list)  # the harm of each that came to some
+    lost: int = 0
+    first: Sign | None = None  # harm of them
     is_lost: bool = False  # the newest
     ends_so: bool = False
 
@@ -159,16 +160,17 @@ class Ledger:
         trials = self.searches.setdefault(search, _Search())
         if trials.is_lost:
             return
-        trials.lost.append(sign)
+        trials.lost += 1
+        trials.first = trials.first or sign
         trials.is_lost, trials.ends_so = True, trials.ends_so or ends_so
         self._losses.clear()
         self._forget_words()
         self._read_before.clear()
         self._let_be("a trial of a search came to harm", sign.step)
 
-    def has_lost(self, search: Hashable) -> bool:
-        """Whether the harm of one of its trials is known."""
-        return search in self.searches and bool(self.searches[search].lost)
+    def first_lost(self, search: Hashable) -> Sign | None:
+        """The first harm of its trials."""
+        return self.searches[search].first if search in self.searches else None
 
     def is_lost(self, search: Hashable) -> bool:
         """Whether its newest trial came to harm: what that one does from then on counts for nothing."""
@@ -176,8 +178,8 @@ class Ledger:
 
     def _lost_all(self) -> list[Sign]:
         """The first harm of each search that has nothing to choose."""
-        searches = [s for s in self.searches.values() if s.lost and not s.ends_so]
-        return [s.lost[0] for s in searches if len(s.lost) >= s.begun]
+        ended = [s for s in self.searches.values() if s.lost >= s.begun and not s.ends_so]
+        return [s.first for s in ended if s.first is not None]
 
     # ---- what the program takes out ---------------------------------------------------------
 

@@ -51,9 +51,21 @@ class Told:
         trial = self.trials.current() if self.ledger.searches else None
         if trial is None or self.has_begun:
             return False
-        if counted and self.ledger.has_lost(trial.search):
+        first = self.ledger.first_lost(trial.search)
+        if counted and first is not None and not self.ledger.is_lost(trial.search):
+            if counted[0].sink != "parameter" and self.trials.began_spoilt():
+                self._is_no_search(first)
+                return True
             self.ledger.trial_lost(trial.search, counted[0])
         return self.ledger.is_lost(trial.search)
+
+    def _is_no_search(self, first: Sign) -> None:
+        """A schedule that makes an optimizer for each of its rates goes on with what it has spoilt."""
+        self.trials.active = False
+        if isinstance(first.proof, Explained):
+            self.found(first.proof.evidence, first.proof.how)
+        else:
+            self.unexplained(first)
 
     def _is_left_to_the_search(self, sign: Sign) -> bool:
         trial = None if self.has_begun else self.trials.current()

@@ -9,12 +9,15 @@ from __future__ import annotations
 import argparse
 import ast
 import sys
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field, is_dataclass
 from types import CodeType, FrameType, SimpleNamespace
 from typing import Any
 
+from whynan.seam.optimizers import Optimizer, parameters
 from whynan.seam.sites import program_frames
+from whynan.seam.tensors import any_bad
 from whynan.seam.variables import locals_of
 from whynan.source.turns import scope_and_way
 
@@ -49,10 +52,16 @@ class Trials:
     def __init__(self, *, active: bool) -> None:
         self.active = active
         self._last: Trial | None = None
+        self._optimizer: weakref.ref[Optimizer] | None = None  # the newest
 
-    def optimizer_made(self, optimizer: Any) -> Trial | None:
+    def began_spoilt(self) -> bool:
+        """Whether what is trained is bad, asked before the trial has spoilt anything itself."""
+        optimizer = self._optimizer() if self._optimizer is not None else None
+        return optimizer is not None and any_bad(p for _, p in parameters(optimizer))
+
+    def optimizer_made(self, optimizer: Optimizer) -> Trial | None:
         """The trial that begins with it."""
-        frame = sys._getframe(1)
+        frame, self._optimizer = sys._getframe(1), weakref.ref(optimizer)
         made = next(program_frames(frame), None) if self.active else None
         if made is None:
             return None
@@ -78,7 +87,7 @@ class Trials:
         return None if tested is None else Trial(search=tested, ends_so=True)
 
 
-def _searching(frame: FrameType, optimizer: Any) -> Trial | None:
+def _searching(frame: FrameType, optimizer: Optimizer) -> Trial | None:
     library = _library_above(frame, LIBRARIES)
     if library is not None:
         return Trial(search=library)
