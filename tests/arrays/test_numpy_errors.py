@@ -237,3 +237,13 @@ def test_a_second_run_also_hears_what_the_program_tells_numpy_to_ignore(
     assert [e.is_hidden for e in watch.events][:1] == [True]
     assert (np.geterr(), np.seterr) == before
     assert words_of_whynan(capsys.readouterr().err) == []
+
+
+def test_an_underflow_that_a_program_asks_for_is_no_error_of_ours() -> None:
+    watch = NumpyWatch()
+    watch.hear_hidden()
+    try:
+        np.seterr(all="call")
+        assert np.float64(1e-300) * np.float64(1e-300) == 0
+    finally:
+        watch.stop()

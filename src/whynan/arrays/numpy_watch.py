@@ -48,7 +48,7 @@ NEEDS_INFINITY = re.compile(r"invalid value encountered in (scalar )?(multiply|a
 MAX_EVENTS = 50
 NUMPYS_OWN = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
 UNHEARD = ("warn", "ignore")
-FLAGS = {"divide by zero": "divide", "overflow": "over", "invalid value": "invalid"}
+FLAGS = {"divide by zero": "divide", "overflow": "over", "underflow": "under", "invalid value": "invalid"}  # fmt: skip
 MAX_LOOKS = 200  # a program that prints NaN all day must not be slowed
 WRITERS = ("save", "savez", "savez_compressed", "savetxt")
 
