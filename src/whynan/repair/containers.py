@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from whynan.repair.places import Lost, Place, argument_for, parameter_for, reads_of
+from whynan.repair.places import Lost, Place, argument_for, reads_of
 from whynan.repair.project import ONLY_LOOKS, Project
 from whynan.repair.source import Expression, Source
 
@@ -95,7 +95,9 @@ class Container:
         self._seen.add(node)
         above = source.parent(node)
         if isinstance(above, cst.Return):
-            self._returned(source, above)
+            for call in self.project.callers(source, above):
+                assert isinstance(call.node, Expression)
+                self._made(call.source, call.node)
         elif isinstance(above, cst.Assign) and above.value is node and len(above.targets) == 1:
             target = above.targets[0].target
             if not isinstance(target, cst.Name):
@@ -111,15 +113,6 @@ class Container:
             self._given(source, above)
         elif not isinstance(above, cst.Expr):
             raise Lost
-
-    def _returned(self, source: Source, statement: cst.Return) -> None:
-        function = source.scope(statement)
-        returns = [r for r in source.every(cst.Return, function) if source.scope(r) is function]
-        if len(returns) != 1 or not isinstance(function, cst.FunctionDef):
-            raise Lost
-        for call in self.project.calls_of(Place(source, function)):
-            assert isinstance(call.node, Expression)
-            self._made(call.source, call.node)
 
     def _subscript(self, source: Source, read: cst.Subscript) -> None:
         index = read.slice[0].slice if len(read.slice) == 1 else None
@@ -151,11 +144,10 @@ class Container:
             raise Lost
         if source.code(call.func) in ONLY_LOOKS - {"print", "save"}:
             return
-        found = self.project.function(source, call.func)
-        name = parameter_for(found, call, arg) if found is not None else None
-        if found is None or name is None:
+        found = self.project.handed(source, arg)
+        if found is None:
             raise Lost
-        function, skipped = found
+        function, skipped, name = found
         self._parameters.append((function, skipped, name.value))
         for read in reads_of(function.source, name):
             assert isinstance(read.node, cst.Name)

@@ -9,7 +9,7 @@ import libcst as cst
 from whynan.ops.table import spelled
 from whynan.repair.calls import Fn, fn, one_minus
 from whynan.repair.containers import Container, Entry, entry_of
-from whynan.repair.places import Lost, Place, argument_for, parameter_for, reads_of, target_of
+from whynan.repair.places import Lost, Place, argument_for, reads_of, target_of
 from whynan.repair.project import Project
 from whynan.repair.renames import Holder, holder
 from whynan.repair.source import Expression, Source
@@ -99,13 +99,10 @@ class Flow:
         return found
 
     def _returned(self, source: Source, statement: cst.Return, index: int | None = None) -> None:
-        function = source.scope(statement)
-        returns = [r for r in source.every(cst.Return, function) if source.scope(r) is function]
-        if len(returns) != 1 or not isinstance(function, cst.FunctionDef):
-            raise Lost  # another branch returns something else
+        calls = self.project.callers(source, statement)
         self.crossed = True
-        self.functions.append(Place(source, function))
-        for call in self.project.calls_of(Place(source, function)):
+        self.functions.append(Place(source, source.scope(statement)))
+        for call in calls:
             assert isinstance(call.node, cst.Call)
             if index is None:
                 self.follow(call.source, call.node)
@@ -173,13 +170,10 @@ class Flow:
             return True
         if call.args and call.args[0] is arg and self._criterion(source, call):
             return True
-        found = self.project.function(source, call.func)
+        found = self.project.handed(source, arg)
         if found is None or found[0].node in self.closed:
             return False
-        name = parameter_for(found, call, arg)
-        if name is None:
-            return False
-        function, skipped = found
+        function, skipped, name = found
         try:
             reads = reads_of(function.source, name)
             self.project.calls_of(function)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from whynan.repair.places import Lost, Place, argument_for, parameter_for, reads_of, target_of
+from whynan.repair.places import Lost, Place, argument_for, reads_of, target_of
 from whynan.repair.project import ONLY_LOOKS, SAME_MODULE, WRAPPERS, Project
 from whynan.repair.source import Source
 
@@ -66,7 +66,8 @@ class Instances:
         elif isinstance(above, cst.Arg):
             self._given(source, made, above)
         elif isinstance(above, cst.Return):
-            self._returned(source, above)
+            for call in self.project.callers(source, above):  # of a function that builds it
+                self._made(call.source, call.node)
         elif not isinstance(above, cst.Expr) and not _is_layer(above):
             raise Lost
 
@@ -101,15 +102,6 @@ class Instances:
         else:
             raise Lost
 
-    def _returned(self, source: Source, statement: cst.Return) -> None:
-        """By a function that builds it, for each of its callers."""
-        function = source.scope(statement)
-        returns = [r for r in source.every(cst.Return, function) if source.scope(r) is function]
-        if len(returns) != 1 or not isinstance(function, cst.FunctionDef):
-            raise Lost
-        for call in self.project.calls_of(Place(source, function)):
-            self._made(call.source, call.node)
-
     def _refuse_imports_of(self, home: Source, name: str) -> None:
         for source in self.project.mentioning(name):
             for alias in source.every(cst.ImportAlias):
@@ -124,11 +116,10 @@ class Instances:
         if callee in WRAPPERS or (callee == "Sequential" and call.args[-1] is arg):
             self._made(source, call)
         elif callee not in ONLY_LOOKS:
-            found = self.project.function(source, call.func)
-            name = parameter_for(found, call, arg) if found is not None else None
-            if found is None or name is None:
+            found = self.project.handed(source, arg)
+            if found is None:
                 raise Lost
-            function, skipped = found
+            function, skipped, name = found
             self._parameters.append((function, skipped, name.value))
             for read in reads_of(function.source, name):
                 self._made(function.source, read.node)

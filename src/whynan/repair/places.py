@@ -53,6 +53,15 @@ def _is_cast(change: Binding) -> bool:
     return isinstance(func, ast.Attribute) and func.attr in CASTS
 
 
+def returned(function: Place) -> cst.Return:
+    """The one thing that a function gives back; `Lost` if a branch of it returns something else."""
+    source, node = function.source, function.node
+    returns = [r for r in source.every(cst.Return, node) if source.scope(r) is node]
+    if len(returns) != 1 or not isinstance(node, cst.FunctionDef):
+        raise Lost
+    return returns[0]
+
+
 def given_by(assign: cst.Assign) -> list[tuple[cst.BaseExpression, cst.BaseExpression]]:
     """Targets and values of `a = b` and of `a, b = c, d`."""
     target, value = assign.targets[0].target, assign.value

@@ -14,7 +14,7 @@ import libcst as cst
 from whynan.ops.table import that
 from whynan.repair.case import Case
 from whynan.repair.originals import MAX_FILES, files_below, python_files
-from whynan.repair.places import Lost, Place, argument_for, class_of
+from whynan.repair.places import Lost, Place, argument_for, class_of, parameter_for, returned
 from whynan.repair.settings import ENDINGS, Settings
 from whynan.repair.source import Expression, Source
 
@@ -107,6 +107,21 @@ class Project:
         if isinstance(callee, cst.Attribute) and source.code(callee.value) == "self":
             return self._of_self(source, callee)
         return None
+
+    def callers(self, source: Source, statement: cst.Return) -> list[Place]:
+        """The calls of the function that returns this and nothing else."""
+        function = Place(source, source.scope(statement))
+        returned(function)
+        return self.calls_of(function)
+
+    def handed(self, source: Source, arg: cst.Arg) -> tuple[Place, int, cst.Name] | None:
+        """The user's own function that is given this argument, and the parameter that it becomes."""
+        call = source.parent(arg)
+        found = self.function(source, call.func) if isinstance(call, cst.Call) else None
+        if found is None or not isinstance(call, cst.Call):
+            return None
+        name = parameter_for(found, call, arg)
+        return None if name is None else (*found, name)
 
     def class_named(self, source: Source, callee: Expression) -> Place | None:
         """The user's own class of that name."""

@@ -15,7 +15,7 @@ from whynan.repair.calls import binary, fn, number_of
 from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.constants import Constants
 from whynan.repair.edit import Edit
-from whynan.repair.places import Lost, Place
+from whynan.repair.places import Lost, Place, returned
 from whynan.repair.project import Project
 from whynan.repair.rewrites.plain import again, divisor_of, is_plain
 from whynan.repair.source import Expression, Source
@@ -190,15 +190,10 @@ def behind(constants: Constants, source: Source, node: Expression) -> Place | No
         return constants.value(source, node) or _looped_over(source, node)
     try:
         called = constants.project.function(source, node.func) if isinstance(node, cst.Call) else None  # fmt: skip
+        value = returned(called[0]).value if called is not None else None
     except Lost:
         return None
-    if called is None:
-        return None
-    home, function = called[0].source, called[0].node
-    returns = [r for r in home.every(cst.Return, function) if home.scope(r) is function]
-    if len(returns) != 1 or returns[0].value is None:
-        return None
-    return Place(home, returns[0].value)
+    return Place(called[0].source, value) if called is not None and value is not None else None
 
 
 def _called(constants: Constants, source: Source, call: cst.Call) -> Place | None:
