@@ -204,6 +204,10 @@ def test_a_recurrence_is_bounded(repairs: RepairServer, tmp_path: Path) -> None:
             "nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3), nn.ReLU())",
             "nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))",
         ),
+        (
+            "nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3), nn.ReLU(inplace=True)); back = nn.Sequential(nn.Linear(3, 6), nn.LeakyReLU())",
+            "nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3)); back = nn.Sequential(nn.Linear(3, 6), nn.LeakyReLU())",
+        ),
     ],
 )
 def test_columns_that_are_correlated_end_with_a_linear_layer(

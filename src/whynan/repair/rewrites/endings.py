@@ -37,7 +37,9 @@ def _ends(source: Source) -> Iterator[tuple[Expression, str]]:
             yield relu.node, source.code(relu.operand)
     for call in source.every(cst.Call):
         layers = [source.code(a.value) for a in call.args]
+        last = call.args[-1].value if call.args else None
+        is_relu = isinstance(last, cst.Call) and source.code(last.func).split(".")[-1] == "ReLU"
         inner = any(isinstance(above, cst.Call) for above in source.ancestors(call))
         named = source.code(call.func).endswith("Sequential") and not inner
-        if named and layers and layers[-1].endswith("ReLU()"):
+        if named and is_relu:
             yield call, f"{source.code(call.func)}({', '.join(layers[:-1])})"
