@@ -15,6 +15,8 @@ from whynan.record.records import record_refs
 from whynan.seam.devices import double
 from whynan.seam.private import has_storage, storage_id
 from whynan.seam.sites import program_frames
+from whynan.seam.stats import has_nonfinite
+from whynan.seam.variables import locals_of
 
 if TYPE_CHECKING:
     from whynan.record.recorder import Recorder
@@ -41,7 +43,7 @@ def place_in_table(tensor: torch.Tensor) -> tuple[str, int, int] | None:
     wanted, row = storage_id(tensor), (tensor.shape[1:], tensor.stride())
     found: tuple[str, int, int] | None = None
     for frame in program_frames(sys._getframe()):
-        for name, value in [*frame.f_locals.items()]:
+        for name, value in locals_of(frame).items():
             if type(value) is not torch.Tensor or not has_storage(value) or not value.dim():
                 continue
             alike = len(value) >= len(tensor) and (value.shape[1:], value.stride()) == row
@@ -140,7 +142,7 @@ def _told(tensor: torch.Tensor, row: int, *, given: bool) -> Oddity | None:
 
 def _beyond(tensor: torch.Tensor, row: int) -> Oddity | None:
     table = double(tensor).reshape(len(tensor), -1)
-    if not bool(torch.isfinite(table).all()):
+    if has_nonfinite(table):
         return None
     others = torch.cat([table[:row], table[row + 1 :]])
     middle = others.median(dim=0).values
