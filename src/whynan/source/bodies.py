@@ -59,45 +59,13 @@ def leads_to(code: CodeType, lasti: int, most: Sequence[int] = ()) -> Iterator[L
     starts += [(block, way, None) for n, block in last_ones if n not in since]
     for block, rest, loop in [s for found in starts for s in _after_updates(*found)]:
         for holds in (True, False):
-            lead = _Lead(scope, code, rest, loop, holds=holds)
+            lead = Leading(scope, code, rest, loop, holds=holds)
             try:
                 yield lead.made_of(block)
-            except (_NotTwice, CannotCompile, *UNREADABLE):
+            except (NotTwice, CannotCompile, *UNREADABLE):
                 break
             if not lead.has_held:
                 break
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WholeTurn:
-    """One turn of a loop, between two times that the program is at one instruction of it."""
-
-    lead: Lead  # which gives its variables back
-    is_this: bool  # all that is carried on is given before the instruction: it is this turn, not the last
-    at_hand: frozenset[
-        str
-    ]  # names that hold what it made, when the program is at the instruction again
-
-
-def turn_of(code: CodeType, lasti: int) -> WholeTurn | None:
-    """Of the innermost loop around it."""
-    around = scope_and_way(code, lasti)
-    loops = [n for n in around[1] if isinstance(n, Loop)] if around is not None else []
-    if around is None or not loops or around[1][-1] is loops[-1]:
-        return None
-    block = loops[-1].body
-    at = next((i for i, node in enumerate(block) if node in around[1]), None)
-    lead = _Lead(around[0], code, [], loops[-1], holds=False)
-    try:
-        made = None if at is None else lead.made_of(block)
-    except (_NotTwice, CannotCompile, *UNREADABLE):
-        return None
-    if made is None:
-        return None
-    first, then = lead.given_by(block[:at]), lead.given_by(block[at:])
-    is_this = first >= set(made.carried) and not then & set(made.carried)
-    at_hand = frozenset(made.made) - (then if is_this else first)
-    return WholeTurn(lead=made, is_this=is_this, at_hand=at_hand)
 
 
 _Start = tuple[list[ast.stmt], list[ast.stmt], ast.stmt | None]  # statements, way, their loop
@@ -125,11 +93,11 @@ def _is_update(statement: ast.stmt) -> bool:
     return isinstance(call, ast.Call) and last_word(call.func) == "step"
 
 
-class _NotTwice(Exception):
+class NotTwice(Exception):
     """It cannot be executed once more."""
 
 
-class _Lead:
+class Leading:
     """Cuts the way out of one function or module."""
 
     def __init__(
@@ -170,7 +138,7 @@ class _Lead:
             names_now = ast.Call(func=ast.Name(id="locals", ctx=ast.Load()), args=[], keywords=[])
             body.append(ast.copy_location(ast.Return(value=names_now), block[-1]))
         if any(isinstance(n, CANNOT) for s in body for n in ast.walk(s)):
-            raise _NotTwice
+            raise NotTwice
         mentioned = {n.id for s in body for n in ast.walk(s) if isinstance(n, ast.Name)}
         is_module = isinstance(self._scope.node, ast.Module)
         assigned = {*writers, *(self._given(self._way[-1]) if self._way else ())}
@@ -213,7 +181,7 @@ class _Lead:
         others = [f for f in ast.walk(home.node) if isinstance(f, LATER) and id(f) not in own]
         alone = not any(mentions(f, name) and self._scope.node not in ast.walk(f) for f in others)
         if not alone and not isinstance(home.node, ast.Module):
-            raise _NotTwice
+            raise NotTwice
         return alone
 
     def _moves_on(self, block: list[ast.stmt], body: list[ast.stmt]) -> bool:
@@ -320,7 +288,7 @@ class _Lead:
             elif draws(statement, writers):
                 given = self._given(statement)
                 if not self._way or not all(self._is_at_hand(name, writers) for name in given):
-                    raise _NotTwice
+                    raise NotTwice
                 self._left_out.update(w for name in given for w in writers[name])
 
     def _is_at_hand(self, name: str, writers: dict[str, list[ast.stmt]]) -> bool:
@@ -360,7 +328,7 @@ class _Lead:
             if isinstance(node, LATER) and id(node) not in here and node is not self._scope.node:
                 inner = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
                 if inner & shared - left_out:
-                    raise _NotTwice
+                    raise NotTwice
 
     # ---- the text ---------------------------------------------------------------------------
 
@@ -397,7 +365,7 @@ class _Lead:
                 return self._cut(node.body)
             if any(s in self._way for s in node.orelse):
                 return [s for n in node.body for s in self._whole(n)] + self._cut(node.orelse)
-            raise _NotTwice
+            raise NotTwice
         if isinstance(node, ast.With):
             cut = ast.With(items=node.items, body=self._cut(node.body))
             return [ast.copy_location(cut, node)]
@@ -408,4 +376,4 @@ class _Lead:
             return [ast.copy_location(ast.If(test=node.test, body=body, orelse=orelse), node)]
         if isinstance(node, Loop):  # whichever turn of it
             return self._whole(node)
-        raise _NotTwice
+        raise NotTwice

@@ -22,7 +22,8 @@ from whynan.model import Evidence
 from whynan.seam.optimizers import Optimizer
 from whynan.seam.sites import capture
 from whynan.seam.training import Step
-from whynan.source.bodies import leads_to, turn_of
+from whynan.source.bodies import leads_to
+from whynan.source.whole_turns import turn_of
 from whynan.watching.carried import CALLERS, user_frames
 from whynan.watching.kept import Kept
 from whynan.watching.repeating import (

@@ -12,7 +12,8 @@ import torch
 from whynan.seam.private import MODULE_CALL
 from whynan.seam.sites import USER, kind_of_file, program_frames
 from whynan.seam.tensors import bad_values, tensors_in
-from whynan.source.bodies import Lead, WholeTurn, leads_to
+from whynan.source.bodies import Lead, leads_to
+from whynan.source.whole_turns import WholeTurn
 from whynan.watching.carried import Carried, values_of
 from whynan.watching.kept import same_values
 from whynan.watching.repeating import Repeating, same_outputs
