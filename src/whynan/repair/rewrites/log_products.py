@@ -13,7 +13,8 @@ from whynan.repair.case import Case
 from whynan.repair.leftovers import only_computes
 from whynan.repair.rewrites.amounts import unused
 from whynan.repair.rewrites.carried import Carried
-from whynan.repair.rewrites.log_space import below_view, factor, known_log, receiver
+from whynan.repair.rewrites.known_logs import known_log
+from whynan.repair.rewrites.log_space import below_view, factor, receiver
 from whynan.repair.rewrites.noise import without_eps
 from whynan.repair.source import Expression, Source
 

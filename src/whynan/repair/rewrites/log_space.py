@@ -13,6 +13,7 @@ from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.edit import Edit
 from whynan.repair.flow import SAME_ELEMENTS
 from whynan.repair.leftovers import only_computes
+from whynan.repair.rewrites.known_logs import known_log, one_plus_exp
 from whynan.repair.rewrites.noise import without_eps
 from whynan.repair.source import ATOMS, Expression, Source
 
@@ -253,7 +254,7 @@ class Form:
 
     def _sigmoid(self, divided: cst.BinaryOperation) -> str | None:
         """1 / (1 + exp(-x)) is the sigmoid of x."""
-        exponent = _one_plus_exp(self.source, divided.right)
+        exponent = one_plus_exp(self.source, divided.right)
         if exponent is None:
             return None
         self.leaves += 1
@@ -355,38 +356,6 @@ def factor(text: str) -> str:
     parsed = cst.parse_expression(text)
     loose = isinstance(parsed, cst.BinaryOperation) and not parsed.lpar
     return f"({text})" if loose or isinstance(parsed, cst.UnaryOperation) else text
-
-
-def known_log(source: Source, node: Expression) -> str | None:
-    """Of exp, softmax, sigmoid, and the sums and differences with 1 that have a name."""
-    functional = source.functional()
-    rest, call = one_minus(node), fn(source, node)
-    inner = fn(source, rest) or fn(source, source.definition(rest) if rest is not None else None)
-    if inner is not None and inner.name == "sigmoid":
-        return f"{functional}.logsigmoid(-{source.receiver(inner.operand)})"
-    if (raised := _one_plus_exp(source, node)) is not None:
-        return f"{functional}.softplus({raised})"
-    if call is None or call.inplace:
-        return None
-    if call.name == "exp":
-        return source.code(call.operand)
-    if call.name == "sigmoid":
-        return f"{functional}.logsigmoid({source.code(call.operand)})"
-    if call.name == "softmax":
-        named = call.namespace is not None
-        operand = source.code(call.operand) if named else source.receiver(call.operand)
-        return call.rebuilt("log_softmax", operand)
-    return None
-
-
-def _one_plus_exp(source: Source, node: Expression) -> str | None:
-    """u of `1 + exp(u)`."""
-    plus = binary(node, cst.Add)
-    for one, other in ((plus.left, plus.right), (plus.right, plus.left)) if plus else ():
-        exp = fn(source, other) or fn(source, source.definition(other))
-        if is_one(one) and exp is not None and exp.name == "exp":
-            return source.code(exp.operand)
-    return None
 
 
 def below_view(source: Source, node: Expression) -> Expression | None:
