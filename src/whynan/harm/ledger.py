@@ -67,9 +67,8 @@ class Ledger:
     _losses: list[Sign] = field(default_factory=list)
     _spoilt: bool = False  # the last backward pass left non-finite gradients behind
     _reads: dict[Hashable, Sign] = field(default_factory=dict)
-    _runs: dict[Hashable, Sign] = field(
-        default_factory=dict
-    )  # by place, while nothing finite comes from it
+    # By place, while nothing finite comes from it.
+    _runs: dict[Hashable, Sign] = field(default_factory=dict)
     _read_before: list[Sign] = field(default_factory=list)  # NaN, in earlier steps
     _last_words: dict[Hashable, Sign] = field(default_factory=dict)
     searches: dict[Hashable, _Search] = field(default_factory=dict)

@@ -39,9 +39,8 @@ class Candidate:
     tier: Tier
     texts: Mapping[str, str]  # changed files, by their real paths
     intervention: str | None = None  # done from outside, where the source shows no place for it
-    finer: Mapping[str, str] | None = (
-        None  # the same with steps of half the length: it has to agree
-    )
+    # The same with steps of half the length: it has to agree.
+    finer: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)

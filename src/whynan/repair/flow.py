@@ -59,9 +59,8 @@ class Flow:
     others: list[Place] = field(default_factory=list)
     holders: list[Holder] = field(default_factory=list)  # names that it goes by
     functions: list[Place] = field(default_factory=list)  # that return it
-    keys: dict[str, set[cst.CSTNode]] = field(
-        default_factory=dict
-    )  # entries, where their name is written
+    # Entries, where their name is written.
+    keys: dict[str, set[cst.CSTNode]] = field(default_factory=dict)
     crossed: bool = False  # it left the function where it was made
     _seen: set[cst.CSTNode] = field(default_factory=set)
     _parameters: list[tuple[Place, int, str]] = field(default_factory=list)
