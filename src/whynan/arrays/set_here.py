@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import math
-import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -20,8 +19,8 @@ from whynan.arrays.made_again import objects_of, stack
 from whynan.arrays.plain import Unknown, is_number
 from whynan.diagnosis.naming import operand_names
 from whynan.model import Evidence, OpRecord, Setting
-from whynan.seam.sites import own_files
-from whynan.source.settings import added_names, computed_behind, odd_numbers, settings_named
+from whynan.seam.sites import own_files, own_places
+from whynan.source.settings import added_names, computed_behind, odd_numbers, setting_named
 from whynan.source.trees import Function, function_of, tree_of
 
 
@@ -52,14 +51,13 @@ def _zero_term(origin: OpRecord) -> Setting | None:
     """`shift` of `step + shift`, which is 0: the one that the user has set."""
     if not origin.op.startswith("array."):
         return None
-    files = [*own_files()]
-    folders = list(dict.fromkeys([os.getcwd(), *(os.path.dirname(f) for f in files)]))
+    places = own_places()
     for operand, name in zip(origin.inputs, operand_names(origin), strict=True):
         if operand.value != 0 or name is None:
             continue
-        found = settings_named(added_names(name), 0.0, files, folders)
+        found = setting_named(added_names(name), 0.0, *places)
         if found is not None:
-            return Setting(name=found.name, value=0.0, file=found.file, line=found.line, text=found.text)  # fmt: skip
+            return found
     return None
 
 

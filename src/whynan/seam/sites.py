@@ -159,6 +159,12 @@ def site_of(frames: Frames) -> Site:
     return replace(site, caller=site_at(frames.user_code, frames.user_lasti))
 
 
+def own_places() -> tuple[list[str], list[str]]:
+    """Those files, and the folders in which their settings may be."""
+    files = [*own_files()]
+    return files, list(dict.fromkeys([os.getcwd(), *(os.path.dirname(f) for f in files)]))
+
+
 def own_files() -> Iterator[str]:
     """Those that the program is made of, as far as they were imported."""
     seen = set()

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from whynan.model import OpRecord, Site
+from whynan.model import OpRecord, Setting, Site
 from whynan.ops.table import row
 from whynan.source.names import names_of
 from whynan.source.positions import node_at
@@ -46,20 +46,23 @@ class Written:
     line: int
     text: str
 
+    def told(self, value: float) -> Setting:
+        return Setting(name=self.name, value=value, file=self.file, line=self.line, text=self.text)
 
-def setting_behind(site: Site, roles: Sequence[str], value: float, files: Iterable[str], folders: Iterable[str]) -> Written | None:  # fmt: skip
+
+def setting_behind(site: Site, roles: Sequence[str], value: float, files: Iterable[str], folders: Iterable[str]) -> Setting | None:  # fmt: skip
     """Where the user set the number that an operation was given at a place of the source."""
     names = _names(site, roles)
     found = {(w.file, w.line): w for name in names for w in _written(name, value, files, folders)}
     own = [w for w in found.values() if (w.file, w.line) != (site.file, site.line)]
-    return own[0] if len(own) == 1 else None
+    return own[0].told(value) if len(own) == 1 else None
 
 
-def settings_named(names: Iterable[str], value: float, files: Iterable[str], folders: Iterable[str]) -> Written | None:  # fmt: skip
+def setting_named(names: Iterable[str], value: float, files: Iterable[str], folders: Iterable[str]) -> Setting | None:  # fmt: skip
     """The one place of the user's that gives one of these names that very number."""
     files, folders = [*files], [*folders]
     found = {(w.file, w.line): w for name in names for w in _written(name, value, files, folders)}
-    return next(iter(found.values())) if len(found) == 1 else None
+    return next(iter(found.values())).told(value) if len(found) == 1 else None
 
 
 def added_names(expression: str) -> list[str]:
