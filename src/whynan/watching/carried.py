@@ -26,6 +26,7 @@ MAX_BYTES = 1 << 22  # of what a turn that is over began with
 MAX_WRAPPERS = 2
 MAX_ITEMS = 64  # of a collection, that are looked at
 COLLECTIONS = (list, tuple, dict, set)
+NUMBERS = frozenset({int, float, bool, str, type(None)})
 
 
 _Turns = tuple[dict[str, Any], dict[str, Any] | None] | None  # of this turn, and of the one before
@@ -109,14 +110,19 @@ class Carried:
 
 def _is_little(values: dict[str, Any]) -> bool:
     """What a turn no longer needs would stay in memory: of a view, all that it is a view of."""
-    if any(_size(v) > MAX_ITEMS for v in values.values() if isinstance(v, COLLECTIONS)):
-        return False
-    tensors = tensors_in(values)
-    if any(t.grad_fn is not None for t in tensors):
-        return False
-    numpys = (v for v in values.values() if type(v).__module__ == "numpy")
-    arrays = sum(int(getattr(v, "nbytes", 0)) for v in numpys)
-    return arrays + sum(t.untyped_storage().nbytes() for t in tensors) <= MAX_BYTES
+    size = 0
+    for value in values.values():
+        if type(value) in NUMBERS:
+            continue
+        if isinstance(value, COLLECTIONS) and _size(value) > MAX_ITEMS:
+            return False
+        for tensor in tensors_in(value):
+            if tensor.grad_fn is not None:
+                return False
+            size += tensor.untyped_storage().nbytes()
+        if type(value).__module__ == "numpy":
+            size += int(getattr(value, "nbytes", 0))
+    return size <= MAX_BYTES
 
 
 def _size(value: Any) -> int:
