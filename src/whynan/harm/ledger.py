@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from whynan.model import Sink
+from whynan.model import Evidence, Sink
 
 SHOWS_NONFINITE = re.compile(r"(?<![\w.])[-+]?(?:nan|inf|infinity)s?(?!\w)", re.IGNORECASE)
 MAX_READ = 20  # values read since the last step that are worth remembering
@@ -31,6 +31,11 @@ class Sign:
     proof: Any = None  # what the one who saw it needs to explain it
     places: Any = None  # of a value that was read: where, in the program's frames
     is_kept: bool = False  # in a number of the program's, which it showed after that step
+
+    @property
+    def is_explained(self) -> bool:
+        """Else the proof holds frames of the program and what is in them, for as long as it is needed."""
+        return isinstance(getattr(self.proof, "evidence", self.proof), Evidence)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +194,7 @@ class Ledger:
             self._last_words.pop(("read", place), None)
             return
         if place in self._runs or len(self._runs) < MAX_READ:
-            self._runs[place] = sign
+            self._runs[place] = sign if sign.is_explained else replace(sign, proof=None)
         self._reads.pop(place, None)
         if sign.wrong:  # no text tells a wrong value from a right one
             self._last_words[("read", place)] = sign

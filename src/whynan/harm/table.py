@@ -172,6 +172,7 @@ def page() -> str:
         "after it, `by hand` an update without an optimizer, `text nan` a printed line. `trial` is an",
         "optimizer made with a rate, decay or momentum that a loop goes through, or in a search of a",
         "library's (optuna, ray.tune, ...); `lost`: what happened in it would have counted otherwise.",
+        "A trial that begins with the weights that the one before has spoilt is no trial: that is told.",
         "",
         "What spoils state or ends the program stops the run as `--on-anomaly` says. A last word is told",
         "when the program ends, and only if it was printed, saved or returned by the outermost model after",

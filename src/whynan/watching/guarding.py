@@ -11,7 +11,6 @@ import torch
 
 from whynan.arrays.numpy_errors import places_of
 from whynan.harm.ledger import Sign
-from whynan.model import Evidence
 from whynan.seam.events import Decision
 from whynan.seam.optimizers import Optimizer
 from whynan.seam.sites import capture
@@ -231,7 +230,7 @@ class Guarding(Phase):
             return
         place = place_of(frame)
         first = watch.ledger.bad_since(place)
-        if first is not None and isinstance(first.proof, (Evidence, Explained)):
+        if first is not None and first.is_explained:
             watch.ledger.read(place, first)
             return
         proof = watch.first.of_read(tensor, frame, is_first=first is None)

@@ -220,7 +220,7 @@ class Live(Phase):
             if watch.ledger.has_read(place):
                 return
             first = watch.ledger.bad_since(place)
-            if first is not None and isinstance(first.proof, (Evidence, Explained)):
+            if first is not None and first.is_explained:
                 watch.ledger.read(place, first)
                 return
             signs = self._explained(checks.bad("observed", [(how, tensor)], capture(frame)))
