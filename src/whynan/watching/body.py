@@ -150,16 +150,14 @@ class Body:
         for found, lasti in islice(user_frames(frame), CALLERS):
             known = self._watch.carried.turn_before(found.f_code, lasti)
             turn = turn_of(found.f_code, lasti) if known is not None else None
-            way = (
-                whole_turn(turn, found, *known) if turn is not None and known is not None else None
-            )
-            for start in self._starts(self._known_states()) if way is not None else ():
+            if known is None or turn is None or (way := whole_turn(turn, found, *known)) is None:
+                continue
+            for start in self._starts(self._known_states()):
                 if self._is_enough():
                     return None
-                evidence = self._turns_bad(way, start) if way is not None else None
+                evidence = self._turns_bad(way, start)
                 if evidence is not None and is_conclusive(evidence):
-                    back = int(turn is not None and not turn.is_this)
-                    return replace(evidence, step=max(0, at - back))
+                    return replace(evidence, step=max(0, at - int(not turn.is_this)))
         return None
 
     def _turns_bad(self, way: Turn, start: Start) -> Evidence | None:
