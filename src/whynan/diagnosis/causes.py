@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from whynan.diagnosis.by_change import from_change
 from whynan.diagnosis.circumstances import causes_around, odd_row, scaled_by_hand
+from whynan.diagnosis.decompositions import from_decomposition
 from whynan.diagnosis.framework import autocast_of
 from whynan.diagnosis.given import (
     MAX_SHOWN,
@@ -23,6 +24,7 @@ from whynan.diagnosis.given import (
     unbounded,
 )
 from whynan.diagnosis.makers import (
+    CANCELLED,
     CHOOSING,
     EXPONENTIALS,
     NORMS,
@@ -53,7 +55,6 @@ LEAST = 1e-37  # about the smallest normal float32
 MAX_EXPONENT = 700.0  # of a float64
 ROUNDS = 1e-7  # float32 tells numbers near 1 apart from about here
 HALF = frozenset({"float16", "bfloat16"})
-CANCELLED = 1e-3  # a difference this small beside its operands has lost its leading digits
 UNGUARDED = frozenset({"division_by_zero", "log_nonpositive"})
 # What the numbers next to the origin show, which an odd row of the data may have brought there.
 LOCAL = frozenset({"underflow", "saturation", "unbounded", "missing_eps", "wrong_function", "low_precision"})  # fmt: skip
@@ -64,13 +65,38 @@ def causes_of(
     evidence: Evidence, mechanism: str, op: OpRecord, culprit: Operand | None
 ) -> tuple[Cause, ...]:
     """The causes whose evidence is in the recording, most telling first."""
+    found, setting = _near(evidence, mechanism, op, culprit), evidence.around.setting
+    small = evidence.around.small_eps
+    if small is not None:
+        found = [_with_place(cause, small) for cause in found]
+    if culprit is not None and mechanism in LEAVES:
+        found += came_in(evidence, op, culprit)
+    autocast = autocast_of(op)
+    found += [autocast] if autocast is not None else []
+    found += scaled_by_hand(evidence) if mechanism == "overflow" else ()
+    found += _from_precision(op, culprit)
+    found += causes_around(evidence, mechanism, culprit)
+    if not found and culprit is not None:
+        found += kept(op, culprit) if mechanism == "sqrt_negative" else ()
+    if setting is not None and not found:
+        found += a_setting(setting)
+    if not found and culprit is not None and mechanism in LEAVES:
+        found += unbounded(op, culprit)
+    unique: dict[str, Cause] = {}
+    for cause in _telling_first(found, evidence, mechanism):
+        unique.setdefault(cause.code, cause)
+    return tuple(unique.values())
+
+
+def _near(evidence: Evidence, mechanism: str, op: OpRecord, culprit: Operand | None) -> list[Cause]:
+    """What the operation and the history of its operand tell."""
     found = list(_from_operand(op, culprit)) if culprit is not None else []
     if op.op == REFUSED and culprit is not None and not found:
         found += unbounded(op, culprit)
     if culprit is not None and vanishing_divisor(op) is culprit:
         found += _from_small(op, culprit)
     found += _from_function(op, culprit)
-    found += _from_decomposition(mechanism, op, culprit)
+    found += from_decomposition(mechanism, op, culprit)
     found += from_mask(mechanism, op, culprit)
     setting = evidence.around.setting
     given = (*op.scalars.values(), culprit.value if culprit is not None else None)
@@ -88,22 +114,12 @@ def causes_of(
     if not found and culprit is not None and mechanism == "gradient_singularity":
         found += [*small_exponent(evidence, op, culprit)] or [*_adds_nothing(op, culprit)]
         found = found or [*why_zero(evidence, op, culprit)]
-    small = evidence.around.small_eps
-    if small is not None:
-        found = [_with_place(cause, small) for cause in found]
-    if culprit is not None and mechanism in LEAVES:
-        found += came_in(evidence, op, culprit)
-    autocast = autocast_of(op)
-    found += [autocast] if autocast is not None else []
-    found += scaled_by_hand(evidence) if mechanism == "overflow" else ()
-    found += _from_precision(op, culprit)
-    found += causes_around(evidence, mechanism, culprit)
-    if not found and culprit is not None:
-        found += kept(op, culprit) if mechanism == "sqrt_negative" else ()
-    if setting is not None and not found:
-        found += a_setting(setting)
-    if not found and culprit is not None and mechanism in LEAVES:
-        found += unbounded(op, culprit)
+    return found
+
+
+def _telling_first(found: list[Cause], evidence: Evidence, mechanism: str) -> list[Cause]:
+    """Where no more is known than that nothing bounds a number: what that number comes from."""
+    setting = evidence.around.setting
     if (
         {cause.code for cause in found} == {"missing_eps"}
         and setting is not None
@@ -114,10 +130,7 @@ def causes_of(
         found = [*from_change(evidence.change), *found]
     if {cause.code for cause in found} <= LOCAL:
         found = [*odd_row(evidence, mechanism), *found]
-    unique: dict[str, Cause] = {}
-    for cause in found:
-        unique.setdefault(cause.code, cause)
-    return tuple(unique.values())
+    return found
 
 
 def _from_operand(op: OpRecord, culprit: Operand) -> Iterator[Cause]:
@@ -238,27 +251,6 @@ def _from_function(op: OpRecord, culprit: Operand | None) -> Iterator[Cause]:
         yield Cause(code="wrong_function", evidence="logarithm of a sigmoid; `logsigmoid` does not round to 0")  # fmt: skip
     elif names[0] in ("rsub", "sub") and names[1:] == ["sigmoid"]:
         yield Cause(code="wrong_function", evidence="log(1 - sigmoid(x)) is `logsigmoid(-x)`, which does not round")  # fmt: skip
-
-
-def _from_decomposition(mechanism: str, op: OpRecord, culprit: Operand | None) -> Iterator[Cause]:
-    """An eigenvalue that is 0 but for its rounding; values that are equal, and so have no vectors."""
-    maker, forward = maker_of(culprit), row(forward_of(op.node) or "").name
-    if mechanism == "singular_matrix" and maker is not None and maker.name in ("mm", "bmm"):
-        shapes = [o.stats.shape for o in maker.inputs if o.stats is not None]
-        if len(shapes) == 2 and shapes[0][-1] < shapes[0][-2]:
-            (size, rank), line = shapes[0][-2:], place_of(maker, op)
-            text = f"{line}: a product over {plural(rank, 'row')} has no more than {rank:,} independent ones, and the matrix asks for {size:,}"
-            yield Cause(code="too_few_values", evidence=text)
-    if mechanism == "gradient_singularity" and op.derived and forward in ("svd", "eigh"):
-        which = "singular values" if forward == "svd" else "eigenvalues"
-        text = f"two {which} of the matrix are equal, and the gradient divides by their distance"
-        yield Cause(code="constant_input", evidence=text)
-    if maker is None or culprit is None or row(maker.name).name not in ("eigh", "eigvalsh"):
-        return
-    value, largest = culprit.value, culprit.stats.max if culprit.stats is not None else None
-    if value is not None and largest and value < 0 and -value < CANCELLED * largest:
-        text = f"{place_of(maker, op)}: an eigenvalue of 0 came out as {number(value)}, a rounding error beside the largest, {number(largest)}"
-        yield Cause(code="cancellation", evidence=text)
 
 
 def _from_optimizer(evidence: Evidence, mechanism: str, op: OpRecord) -> Iterator[Cause]:

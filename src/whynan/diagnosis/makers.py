@@ -8,6 +8,7 @@ from itertools import dropwhile
 from whynan.model import Evidence, Fix, Operand, OpRecord
 from whynan.ops.table import forward_of, reading, row, spelled, that
 
+CANCELLED = 1e-3  # a difference this small beside its operands has lost its leading digits
 CHOOSING = that("picks")
 # They are 0 of -inf, and of a small number by rounding only.
 EXPONENTIALS = spelled(lambda op: 0 in op.rounds and op.range is not None and 0 not in op.range)
