@@ -49,6 +49,16 @@ SEARCHES = {
             print(settings, found)
         print(found)
         """,
+    "beside an object that is gone": """
+        import weakref
+        class Owner:
+            pass
+        def search():
+            owner = weakref.proxy(Owner())
+            for lr in (10.0, 0.1):
+                print(lr, train(lr)[0])
+        search()
+        """,
     "a comprehension": """
         found = {lr: train(lr)[0] for lr in (0.01, 10.0)}
         print(found, min(v for v in found.values() if v == v))

@@ -56,6 +56,8 @@ def tensors_in(value: Any, depth: int = 4) -> list[torch.Tensor]:
         items = value.values()
     elif isinstance(value, (list, tuple, set)):
         items = value
-    elif hasattr(value, "__dataclass_fields__"):
+    elif hasattr(
+        type(value), "__dataclass_fields__"
+    ):  # asked itself, it may run the program's code
         items = [getattr(value, name, None) for name in value.__dataclass_fields__]
     return [tensor for item in items for tensor in tensors_in(item, depth - 1)]

@@ -11,7 +11,7 @@ import ast
 import sys
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field
 from types import CodeType, FrameType, SimpleNamespace
 from typing import Any
 
@@ -117,14 +117,16 @@ def _loop_over(frame: FrameType, wanted: set[float]) -> range | None:
 
 
 def _numbers(value: Any, depth: int = 0) -> Iterator[float]:
-    """In a number, or in a few that belong together."""
-    if isinstance(value, float):
+    """In a number, or in a few that belong together. Only its type is asked: a proxy whose object is gone
+    raises at anything else."""
+    kind = type(value)
+    if issubclass(kind, float):
         yield float(value)
-    if isinstance(value, SETTINGS) or is_dataclass(value):
-        value = vars(value) if hasattr(value, "__dict__") else ()
-    items = value.values() if isinstance(value, dict) else value
-    if depth < MAX_DEPTH and isinstance(value, (dict, list, tuple)) and len(value) <= MAX_NUMBERS:
-        for item in items:
+    if issubclass(kind, SETTINGS) or hasattr(kind, "__dataclass_fields__"):
+        value = getattr(value, "__dict__", ())
+        kind = type(value)
+    if depth < MAX_DEPTH and issubclass(kind, (dict, list, tuple)) and len(value) <= MAX_NUMBERS:
+        for item in [*value.values()] if issubclass(kind, dict) else value:
             yield from _numbers(item, depth + 1)
 
 
