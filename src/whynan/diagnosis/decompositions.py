@@ -20,7 +20,15 @@ def from_decomposition(mechanism: str, op: OpRecord, culprit: Operand | None) ->
             (size, rank), line = shapes[0][-2:], place_of(maker, op)
             text = f"{line}: a product over {plural(rank, 'row')} has no more than {rank:,} independent ones, and the matrix asks for {size:,}"
             yield Cause(code="too_few_values", evidence=text)
-    if mechanism == "gradient_singularity" and op.derived and forward in ("svd", "eigh"):
+    distance = (
+        culprit is None or not culprit.upstream or culprit.upstream[0].derived
+    )  # else a value of 0
+    if (
+        mechanism == "gradient_singularity"
+        and op.derived
+        and forward in ("svd", "eigh")
+        and distance
+    ):
         which = "singular values" if forward == "svd" else "eigenvalues"
         text = f"two {which} of the matrix are equal, and the gradient divides by their distance"
         yield Cause(code="constant_input", evidence=text)
