@@ -19,6 +19,29 @@ model = nn.Linear(4, {outputs})
 optimizer = torch.optim.SGD(model.parameters(), lr={lr})
 """
 PROGRAMS = {
+    "a variance that rounding made negative is 0, before the eps that is there": (
+        """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+eps = 1e-8
+model = nn.Linear(3, 1)
+state = {p: [torch.zeros_like(p), torch.zeros_like(p)] for p in model.parameters()}
+x = torch.rand(8, 3)
+for step in range(200):
+    loss = (0.1 - 0.37 * model(x)).mean()  # a gradient that never changes
+    model.zero_grad()
+    loss.backward()
+    with torch.no_grad():
+        for p, (square, mean) in state.items():
+            square.mul_(0.9).addcmul_(p.grad, p.grad, value=0.1)
+            mean.mul_(0.9).add_(p.grad, alpha=0.1)
+            p.add_(p.grad / (square - mean ** 2).sqrt().add_(eps), alpha=-1e-9)
+""",
+        "positive_variance",
+        ["            p.add_(p.grad / (square - mean ** 2).clamp(min=0).sqrt().add_(eps), alpha=-1e-9)"],
+    ),
     "a class that occurs nowhere is left out of the mean": (
         START.format(outputs=3, lr=0.1)
         + """

@@ -131,6 +131,8 @@ def _inside(case: Case, source: Source, root: Fn) -> Iterator[Candidate]:
         if without_eps(root.operand) is not root.operand:
             return  # the eps that is there is raised
         variance = _beside_eps(source, root.operand)
+        if case.origin.phase == "optimizer" and _gets_an_eps(source, root.node):
+            variance = root.operand
         if variance is not None:
             text = f"{source.receiver(variance)}.clamp(min=0)"
             title = f"keep {source.quoted(variance, 'the variance')}, which rounding made negative, at 0 or above before the eps is added"
@@ -170,6 +172,16 @@ def _beside_eps(source: Source, node: Expression) -> Expression | None:
         return None
     sides = ((total.left, total.right), (total.right, total.left))
     return next((a for a, b in sides if EPS.search(source.code(b))), None)
+
+
+def _gets_an_eps(source: Source, root: Expression) -> bool:
+    """`var.sqrt() + eps`, `var.sqrt().add_(eps)`."""
+    above = source.parent(root)
+    call = source.parent(above) if isinstance(above, cst.Attribute) else None
+    if isinstance(call, cst.Call) and isinstance(above, cst.Attribute) and call.args:
+        added = above.attr.value.rstrip("_") == "add"
+        return added and bool(EPS.search(source.code(call.args[0].value)))
+    return isinstance(above, cst.BinaryOperation) and _beside_eps(source, above) is root
 
 
 def _chosen_by_where(source: Source, root: Fn) -> bool:
