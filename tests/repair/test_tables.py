@@ -42,6 +42,23 @@ x = (x - x.mean(0)) / x.std(0)
         "drop_rows",
         ['prices = prices[prices["close"] > 0]'],
     ),
+    "logarithm in a function that is given the table": (
+        HEAD
+        + """
+policies = pd.DataFrame({"age": rng.uniform(20, 70, 80), "exposure": rng.uniform(0.1, 1, 80)})
+policies.loc[33, "exposure"] = 0.0
+
+def design(frame):
+    \'\'\'Offsets and ages.\'\'\'
+    offset = np.log(frame["exposure"].to_numpy())
+    return np.stack([offset, frame["age"].to_numpy() / 70], 1), frame["age"].to_numpy() / 70
+
+x, y = map(torch.tensor, design(policies))
+"""
+        + TRAINED,
+        "drop_rows",
+        ['    frame = frame[frame["exposure"] > 0]'],
+    ),
     "change relative to a column that is made above": (
         HEAD
         + """

@@ -56,14 +56,36 @@ def _without_zeros(case: Case) -> Iterator[Candidate]:
         return
     table = source.code(column.value)
     line = _made(source, table, source.code(column), column)
-    if line is None or not _is_rare(stats.zeros, case):
+    first = _first_of_function(source, table, column) if line is None else None
+    if not _is_rare(stats.zeros, case):
         return
     if stats.negatives and case.mechanism == "log_nonpositive":
         return  # -9999 stands for no value: another matter than a 0
     sign = "!=" if case.mechanism == "division_by_zero" else ">"
     text = f"{table} = {table}[{source.code(column)} {sign} 0]"
-    title = f"leave out the rows in which `{source.code(column)}` is 0 before anything is computed of it: relative to 0 nothing has a value"
-    yield from case.change(Edit(source).after(line, text), "drop_rows", title, Tier.GUARD)
+    why = "relative to 0 nothing has a value" if sign == "!=" else "0 has no logarithm"
+    title = f"leave out the rows in which `{source.code(column)}` is 0 before anything is computed of it: {why}"
+    edit = Edit(source)
+    if line is not None:
+        edit.after(line, text)
+    elif first is not None:
+        edit.before(first, text)
+    yield from case.change(edit, "drop_rows", title, Tier.GUARD)
+
+
+def _first_of_function(
+    source: Source, table: str, use: cst.CSTNode
+) -> cst.SimpleStatementLine | None:
+    """Of a function that is given the table: where it begins to compute."""
+    function = source.scope(use)
+    given = source.bindings(table, function)
+    if not isinstance(function, cst.FunctionDef) or len(given) != 1:
+        return None
+    lines = [*getattr(function.body, "body", ())]
+    told = function.get_docstring() is not None
+    first = lines[told] if len(lines) > told else None
+    is_parameter = isinstance(source.parent(given[0]), cst.Param)
+    return first if is_parameter and isinstance(first, cst.SimpleStatementLine) else None
 
 
 def _column(case: Case, source: Source) -> cst.Subscript | cst.Attribute | None:
