@@ -54,6 +54,7 @@ WRONG = {
     "a log of a count": "print(torch.log((x > 99).sum()).item())",
     "the mean of a row without a token": "tokens = x > 0; tokens[1] = False; print((x * tokens).sum(1) / tokens.sum(1))",
     "the share of nothing at all": "print((x > 99).sum() / (x > 98).sum())",
+    "a mean of shares": "n = torch.tensor([3, 0, 2]); print((n.float() / n.float()).mean())",
     "infinite data": "print((x + torch.from_numpy(np.array([1.0, -np.log(0.0)]))[1]).sum())",
 }
 HEAD = """\

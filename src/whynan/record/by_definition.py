@@ -17,7 +17,8 @@ from whynan.record.upstream import Upstream
 
 MOST = 32  # operations that made a 0
 CARRYING = that("copies", "squares", "multiplies", "picks", "positive") | reading("join")
-KEEPING = that("copies", "picks", "keeps") | reading("join") | reading("move") | {"sum"}
+SHOWING = that("copies", "picks", "keeps") | reading("join") | reading("move")
+KEEPING = SHOWING | {"sum"}
 DIFFERENCES = frozenset({*row("sub").spellings, *row("mse_loss").spellings})
 DENSITY = "log_prob"
 
@@ -27,14 +28,15 @@ def is_by_definition(start: Node, origin: Node, upstream: Upstream) -> bool:
     record, shown = origin.record, value_of(start)
     if record is None or shown is None or isinstance(shown, complex):
         return False
-    if not math.isinf(shown):
-        return _is_share_of_nothing(origin, record, upstream)
+    passed = [n.record for n in path_between(start, origin) if n.record is not None]
+    if not math.isinf(shown):  # itself, not a mean that it spoils
+        is_itself = all(r is record or r.info.base in SHOWING for r in passed)
+        return is_itself and _is_share_of_nothing(origin, record, upstream)
     known = row(record.info.base)
     logarithmic = "log_nonpositive" in known.fails
     made = _made_zero(origin, upstream)
     if logarithmic and _is_density(record) and any("compares" in row(op.name).does for op in made):
         return True
-    passed = [n.record for n in path_between(start, origin) if n.record is not None]
     ratio = "division_by_zero" in known.fails and any(map(_is_logarithm, passed))
     return (logarithmic or ratio) and _is_match(made)
 
