@@ -18,6 +18,7 @@ SCHEMA = "whynan.recording/1"
 
 
 EAGERLY = "torch.compile was in use; the traced run executed it eagerly"  # a note
+RIGHT = "what is shown here is not finite, and is the right answer: "  # a note, with the place
 ONLY_EAGER = "compiled, the step is finite; in eager mode the same inputs are not"  # a note
 
 

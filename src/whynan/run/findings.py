@@ -148,6 +148,10 @@ class Findings:
             sign, self.command, self.options,
             is_second=self._is_second, took_s=time.monotonic() - self._begin_s,
         )  # fmt: skip
+        if again.is_right:
+            voice.say("it is the right answer: no harm")
+            self.take()
+            return
         self._notes += [note for note in again.notes if note not in self._notes]
         climbed = self.watch.climb(unseen(sign, "")) if self.watch is not None else None
         if climbed is not None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from whynan import voice
 from whynan.errors import WhynanError
 from whynan.model import Evidence
-from whynan.recording import EAGERLY, Recording, load
+from whynan.recording import EAGERLY, RIGHT, Recording, load
 from whynan.run.minder import minded
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ class Again:
     evidence: tuple[Evidence, ...] = ()
     notes: tuple[str, ...] = ()
     why: str = ""
+    is_right: bool = False  # what was shown is not finite, and the right answer
 
 
 def look_elsewhere(
@@ -80,7 +81,7 @@ def look_elsewhere(
 
 
 def _look_again(command: Command, sign: Sign, asked: RunOptions, took_s: float) -> Again:
-    from whynan.watching.signs import is_conclusive
+    from whynan.watching.signs import is_conclusive, place_of_sign
 
     what = "ended it" if sign.sink == "exception" else "went bad"
     where = f"{sign.subject} at step {sign.step}"
@@ -105,11 +106,14 @@ def _look_again(command: Command, sign: Sign, asked: RunOptions, took_s: float) 
             return replace(again, why="the second run was interrupted")
         again = replace(again, why=why)
         if recording is not None and seen(recording.evidence):
-            again = replace(again, evidence=recording.evidence, notes=recording.notes)
+            notes = tuple(n for n in recording.notes if not n.startswith(RIGHT))
+            again = replace(again, evidence=recording.evidence, notes=notes)
             if is_conclusive(recording.evidence[0]):
                 break
         elif step is not None and recording is not None and not recording.evidence:
             # It did not come back: recording more of it would not help.
+            if RIGHT + place_of_sign(sign) in recording.notes:
+                return Again(is_right=True)
             if EAGERLY in recording.notes:
                 return _climb(command, sign, limit_s, since_s, why)
             break

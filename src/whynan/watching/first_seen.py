@@ -65,7 +65,10 @@ class FirstSeen:
     # ---- what a model was given --------------------------------------------------------------
 
     def of_call(self, frame: FrameType) -> Explained | None:
-        """Made between two calls of it."""
+        """Made between two calls of it. A program that trains is not repeated in its course for a look:
+        its steps tell."""
+        if self._watch.progress.uses_optimizer:
+            return None
         body = Body(self._watch, is_certain=False, end_s=time.monotonic() + MAX_S)
         with self._watch.spending.counted():
             found = body.of_turn_before(frame)
@@ -80,7 +83,8 @@ class FirstSeen:
         if watch.since is not None and self._is_the_loss(tensor):
             return watch.since
         noted = Body(watch).note_read(tensor, frame)
-        if noted is None or not is_first or not watch.spending.may_go_on():
+        looks = is_first and not watch.progress.uses_optimizer and watch.spending.may_go_on()
+        if noted is None or not looks:
             return noted
         body = Body(watch, is_certain=False, end_s=time.monotonic() + MAX_S)
         with watch.spending.counted():

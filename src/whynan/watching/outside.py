@@ -113,6 +113,11 @@ def place_of(frame: FrameType) -> Place:
     return place_at(frame.f_code, frame.f_lasti)
 
 
+def written(place: Place) -> str:
+    """The same in another process."""
+    return f"{place[0].co_filename} {place[1]}"
+
+
 @functools.lru_cache(maxsize=4096)
 def place_at(code: CodeType, lasti: int) -> Place:
     """By lines and columns: once a call is quickened, another instruction of it is the one that runs."""

@@ -13,6 +13,7 @@ from whynan.record.exceptions import bad_local, complains, frames_of, says_so
 from whynan.record.harm import Harm
 from whynan.seam.sites import Frames
 from whynan.seam.tensors import bad_values
+from whynan.watching.outside import place_at, written
 from whynan.watching.told import Explained, How
 
 LOSS_SCALE = "loss scale"
@@ -87,6 +88,12 @@ def unseen(sign: Sign, why: str) -> Evidence:
     return record.unseen(
         sign.sink, sign.subject, sign.step, value=sign.value, frames=frames, why=why
     )
+
+
+def place_of_sign(sign: Sign) -> str:
+    """Where a value was shown, as another process says it."""
+    frames = sign.proof.frames if isinstance(sign.proof, Noted) else sign.proof
+    return written(place_at(frames.code, frames.lasti)) if isinstance(frames, Frames) else ""
 
 
 def is_older(evidence: Evidence) -> bool:

@@ -16,7 +16,7 @@ from whynan.model import Evidence
 from whynan.record.compiled import Ladder
 from whynan.record.recorder import Recorder
 from whynan.record.refusing import harm_of_refusal
-from whynan.recording import Recording
+from whynan.recording import RIGHT, Recording
 from whynan.seam.events import Decision, Events
 from whynan.seam.loading import Fetch
 from whynan.seam.optimizers import Optimizer
@@ -35,6 +35,7 @@ from whynan.watching.guard import Guard
 from whynan.watching.guarding import Guarding
 from whynan.watching.history import History
 from whynan.watching.live import Live
+from whynan.watching.outside import written
 from whynan.watching.phases import Done, Phase
 from whynan.watching.plan import Plan
 from whynan.watching.progress import Progress
@@ -156,13 +157,15 @@ class Watch:
 
     def recording(self) -> Recording:
         """What was seen so far."""
-        history = self.guard.history
+        history, right = self.guard.history, list[str]()
+        if self.plan.armed_from is not None:  # another run wants to know what this one makes of it
+            right = [RIGHT + written(place) for place in self.guard.outside.meant]
         return Recording(
             evidence=tuple(self.told.evidence),
             steps=max(self.progress.step, self.recorder.tracer.step),
             history=history.with_layers(history.rows()),
             torch_version=torch.__version__,
-            notes=(*self.recorder.troubles(), *filter(None, [remark()])),
+            notes=(*self.recorder.troubles(), *right, *filter(None, [remark()])),
         )
 
     def climb(self, evidence: Evidence) -> Evidence | None:
