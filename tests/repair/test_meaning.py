@@ -19,6 +19,36 @@ model = nn.Linear(4, {outputs})
 optimizer = torch.optim.SGD(model.parameters(), lr={lr})
 """
 PROGRAMS = {
+    "a last batch of one sample is left out by the loader": (
+        START.format(outputs=3, lr=0.01)
+        + """
+from torch.utils.data import DataLoader, TensorDataset
+
+data = TensorDataset(torch.randn(41, 4))
+for (x,) in DataLoader(data, batch_size=8, shuffle=True):
+    z = model(x)
+    z = (z - z.mean(0)) / (z.std(0) + 1e-5)
+    loss = ((z.T @ z / len(z)) - torch.eye(3)).square().sum()
+    LOOP
+""",
+        "drop_last",
+        ["for (x,) in DataLoader(data, batch_size=8, shuffle=True, drop_last=True):"],
+    ),
+    "a divisor that may have either sign gets no floor": (
+        START.format(outputs=1, lr=0.01)
+        + """
+nn.init.zeros_(model.weight)
+nn.init.zeros_(model.bias)
+for step in range(4):
+    rate = model(torch.randn(16, 4)).sigmoid()
+    near = (rate - 0.5).abs() < 0.01
+    closed = torch.log(torch.atanh(1 - 2 * rate) / (1 - 2 * rate))
+    loss = torch.where(near, (rate - 0.5) ** 2, closed).mean()
+    LOOP
+""",
+        None,
+        [],
+    ),
     "a variance that rounding made negative is 0, before the eps that is there": (
         """
 import torch

@@ -8,6 +8,7 @@ from whynan.repair.case import Candidate, Case, Tier
 from whynan.repair.rewrites import (
     across,
     arrays,
+    batches,
     ceilings,
     clamps,
     converged,
@@ -56,7 +57,7 @@ from whynan.repair.rewrites import (
 from whynan.repair.rewrites.ratios import impossible
 
 FAMILIES = (
-    marked, scaled, entropy, noise, normalised, squashed, products, moments, existing, options, schedules, counted, logarithms, across, moved, running_sums, corrections, iterations, ceilings, exponentials, log_space, roots, selection, plain, cosines, converged, ignored, division, domain, clamps, learnt, masks, matrices, tables, precision, switches, spreads, gaps, reading, outliers, data,
+    marked, scaled, entropy, noise, normalised, squashed, products, moments, existing, options, schedules, counted, logarithms, across, moved, running_sums, corrections, iterations, ceilings, exponentials, log_space, roots, selection, plain, cosines, converged, ignored, division, domain, clamps, learnt, batches, masks, matrices, tables, precision, switches, spreads, gaps, reading, outliers, data,
     features,
     endings,
     steps,

@@ -220,7 +220,9 @@ def _guarded(case: Case, source: Source, divisor: Expression) -> Iterator[Candid
         title = f"add {eps} to the divisor, as every torch optimizer does"
         yield from case.change(edit, "add_eps", title, Tier.GUARD)
         return
-    if stats is not None and stats.min is not None and stats.min < 0:
+    # Of a difference nothing was seen but 0: at other times it may have either sign.
+    unsigned = case.before[:1] in (("sub",), ("rsub",)) and stats is not None and stats.max == 0
+    if stats is not None and stats.min is not None and (stats.min < 0 or unsigned):
         code = source.code(divisor)
         if isinstance(divisor, cst.Name):
             text = f"torch.where({code} == 0, {eps}, {code})"
