@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.repair.bundles import unpacked
 from tests.repair.forked import RepairServer
 
 PROGRAMS = {
@@ -58,3 +59,32 @@ def test_no_change_is_offered_for_what_has_none(repairs: RepairServer, tmp_path:
     found = repairs.fix(script)
     assert found["anomaly"] == "overflow"
     assert found["texts"] == {}
+
+
+def test_a_change_of_what_is_shown_last_is_run_to_the_end(
+    repairs: RepairServer, tmp_path: Path
+) -> None:
+    text = """
+import numpy as np
+import torch
+from torch import nn
+
+def log_loss(y, p, eps=1e-15):
+    p = np.clip(p, eps, 1 - eps)
+    return -np.mean(y * np.log(p) + (1 - y) * np.log(1 - p))
+
+torch.manual_seed(0)
+x = torch.randn(64, 3)
+y = (x[:, 0] > 0).float()
+model = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(60):
+    loss = nn.functional.binary_cross_entropy_with_logits(model(x).squeeze(1), y)
+    LOOP
+with torch.no_grad():
+    p = torch.sigmoid(90 * model(x).squeeze(1)).numpy()
+print("log loss", log_loss(y.numpy(), p))
+"""
+    found = repairs.fix(unpacked(tmp_path, text))
+    first = next(fix for fix in found["fixes"] if fix["verdict"] == "verified")
+    assert (first["kind"], first["evidence"].split(",")[0]) == ("raise_eps", "60 steps run")

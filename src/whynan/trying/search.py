@@ -204,7 +204,7 @@ class Search:
         self.tell(candidate, None)
         margin = TRAINING_MARGIN_STEPS if candidate.tier is Tier.TRAINING else MARGIN_STEPS
         first = self.before.anomalies[0]
-        failed_at = first.evidence.step
+        failed_at = _failed_at(self.before)
         trial = Trial(
             program=self.program,
             texts=candidate.texts,
@@ -267,7 +267,7 @@ class Search:
         """One more run, for the first guard that is finite."""
         left = self._allowance.left
         if self._reference is None and reference.is_wanted(self.before.anomalies[0]):
-            failed_at = self.before.anomalies[0].evidence.step
+            failed_at = _failed_at(self.before)
             trial = Trial(
                 program=self.program,
                 max_steps=failed_at + reference.COMPARED,
@@ -280,6 +280,13 @@ class Search:
     def _leave(self, candidate: Candidate, why: str) -> None:
         verdict = Verdict(verdict="not_tried", evidence=f"not tried: {why}")
         self.tried.append(Tried(candidate=candidate, verdict=verdict))
+
+
+def _failed_at(before: Diagnosis) -> int:
+    """The step to be passed. NumPy knows none: what it showed was seen when the program ended."""
+    first = before.anomalies[0]
+    shown = first.evidence.sink == "observed" and first.origin.op.startswith("array.")
+    return max(first.evidence.step, before.steps) if shown else first.evidence.step
 
 
 def _is_bound(candidate: Candidate) -> bool:

@@ -185,6 +185,8 @@ def _is_update(source: Source, product: cst.BinaryOperation) -> bool:
 
 
 def _lowered(case: Case, source: Source, rates: list[cst.BaseExpression]) -> Iterator[Candidate]:
+    if any(number_of(rate) == 0 for rate in rates):
+        return  # a schedule sets it as it goes
     for factor, words in ((0.1, "a tenth"), (0.01, "a hundredth")):
         edit = Edit(source)
         for rate in rates:
