@@ -6,6 +6,7 @@ import platform
 from dataclasses import replace
 
 from whynan.diagnosis.array_fixes import array_fixes
+from whynan.diagnosis.at_the_call import at_the_call
 from whynan.diagnosis.causes import causes_of
 from whynan.diagnosis.chain import chain_of
 from whynan.diagnosis.circumstances import became_a_setting, help_of_a_setting, helps_around
@@ -86,6 +87,7 @@ def _explain(evidence: Evidence) -> Anomaly:
         causes = causes_of(evidence, finding.mechanism, origin, culprit)
         fixes = help_of_a_setting(evidence, helps_around(origin, causes, finding.fixes))
         finding = with_root(replace(finding, causes=causes, fixes=fixes), evidence)
+        finding = at_the_call(finding, evidence, culprit)
     finding = in_eager_mode(_with_change(finding, evidence), evidence)
     return Anomaly(evidence=evidence, finding=finding, chain=chain_of(evidence, finding))
 
