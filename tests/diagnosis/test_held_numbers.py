@@ -159,7 +159,7 @@ CAUSES = {
     "a parameter as it was trained": (TRAINED, "unbounded", "it is trained, and nothing keeps it above 0"),
     "what was made of one": (SCALE, "unbounded", "`scale * 1` gave -"),
     "a recurrence": (ROUNDS, "growing_values", "rounds of this line"),
-    "the distance from itself": (FROM_0, "cancellation", "two equal values were subtracted"),
+    "the distance from itself": (FROM_0, "cancellation", "the same element is taken from itself"),
     "a number of Python's": (DEBIAS, "computed", "`1 - 0.9 ** seen` gave 0"),
 }  # fmt: skip
 

@@ -107,7 +107,7 @@ class Upstream:
         """Of a difference that is 0: what made its sides, or that they are the same element."""
         nodes = [self.maker(record, r, o) for r, o in operands]
         places = {(id(n.ref.entry), n.index, n.record and n.record.index) for n in nodes if n is not None and n.index}  # fmt: skip
-        if len(nodes) == 2 and None not in nodes and len(places) == 1:
+        if len(nodes) == 2 and all(n is not None and n.index for n in nodes) and len(places) == 1:
             return [(r, replace(o, source=ITSELF)) for r, o in operands]
         return [(r, self._with_maker(record, r, o)) for r, o in operands]
 
