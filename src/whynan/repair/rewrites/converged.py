@@ -33,6 +33,8 @@ def propose(case: Case) -> Iterator[Candidate]:
         residual, enough = source.code(quotient.left), unused(source, "enough", loop)
         edit.before(loop, f"{enough} = {ENOUGH} * {residual}")
         edit.before(line, f"if {residual} <= {enough}:\n    break")
+    elif not _goes_on_from(source, quotient, loop):
+        return  # its rounds are separate: classes, groups
     else:
         bare = source.code(quotient.right.with_changes(lpar=(), rpar=()))
         edit.before(line, f"if {bare} == 0:\n    break")
@@ -47,6 +49,20 @@ def _loop(source: Source, node: cst.CSTNode) -> cst.For | cst.While | None:
         if isinstance(above, LOOPS):
             return None if any(word in source.code(above) for word in TRAINS) else above
     return None
+
+
+def _goes_on_from(source: Source, quotient: cst.BinaryOperation, loop: cst.CSTNode) -> bool:
+    """Whether it is made of what the round before has left, `(r @ r) / (p @ Ap)`."""
+    names = [n for n in source.every(cst.Name, quotient) if source.reads(n)]
+    for name in list(names):
+        made = source.value_of(name)
+        names += source.every(cst.Name, made) if made is not None else []
+    for name in names:
+        given = source.bindings(name.value, source.scope(quotient))
+        inside = any(loop in source.ancestors(g) for g in given)
+        if inside and any(source.start(g) < source.start(loop) for g in given):
+            return True
+    return False
 
 
 def _is_carried(source: Source, node: Expression, loop: cst.CSTNode) -> bool:

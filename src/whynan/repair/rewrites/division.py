@@ -221,7 +221,8 @@ def _guarded(case: Case, source: Source, divisor: Expression) -> Iterator[Candid
         yield from case.change(edit, "add_eps", title, Tier.GUARD)
         return
     # Of a difference nothing was seen but 0: at other times it may have either sign.
-    unsigned = case.before[:1] in (("sub",), ("rsub",)) and stats is not None and stats.max == 0
+    difference = case.culprit is not None and divisor_is(case.culprit) == "difference"
+    unsigned = difference and stats is not None and stats.max == 0
     if stats is not None and stats.min is not None and (stats.min < 0 or unsigned):
         code = source.code(divisor)
         if isinstance(divisor, cst.Name):
